@@ -27,7 +27,7 @@ from tfgrpo.store import Operation, Store, derived_id, store_path
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.history.append import LiveRow, event_contents, place
 from tfgrpo.store.records import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Version, lane_start
-from tfgrpo.store.sql.rows import REF_COLUMNS, VERSION_COLUMNS
+from tfgrpo.store.sql.port import REF_COLUMNS, VERSION_COLUMNS
 from tfgrpo.store.sqlite.packed_texts import pack
 from tfgrpo.store.sqlite.port import SqlitePort
 

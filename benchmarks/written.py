@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, times
 from tfgrpo.store import Store
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import Call, RolloutRow
-from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
+from tfgrpo.store.port import CallValues, JournalWriter, RolloutValues
 
 ANSWERS = 256
 LENGTH = 14_000  # characters: about 4,000 tokens

@@ -37,7 +37,7 @@ from tfgrpo.store.transfer import bundle as bundles
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.locations import Location
 from tfgrpo.store.transfer.other_store import parse_name
-from tfgrpo.store.transfer.pack_stream import Names, printable
+from tfgrpo.store.transfer.pack import Names, printable
 from tfgrpo.store.transfer.remotes import Remotes, tracked
 from tfgrpo.store.transfer.sync import Transferred
 from tfgrpo.trust import trusted_folders
@@ -449,7 +449,7 @@ def serve(app: App) -> None:
       tfgrpo --store team.db serve
     """
     from tfgrpo.store.store import Store
-    from tfgrpo.store.transfer.ssh import serve as answer
+    from tfgrpo.store.transfer.other_store import serve as answer
 
     opened: list[Store] = []
 

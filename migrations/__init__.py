@@ -8,5 +8,4 @@ costs one pragma and not the import of sqlite-utils.
 SCHEMA = 5
 APPLICATION_ID = 0x74666772  # "tfgr", in PRAGMA application_id: says whose file this is
 DIGEST = "7e0347a0e853b3d8e2748bdc2619f05f3fd0c2dcda6acb26a588fd65e0963e46"
-"""The digest of the schema that the migrations make, as `store/sqlite/foreign_schema.py` computes
-it: a test says which it is."""
+"""The digest of their schema, as `store/sqlite/checks.py` computes it: a test says which it is."""

@@ -8,10 +8,14 @@ update. `docs/format.md` explains the tables.
 
 from __future__ import annotations
 
+import re
+
+from tfgrpo.migrations import tables
+
 APPEND_ONLY = ("versions", "lanes", "reflog", "redactions", "runs", "run_states")
 """The tables of which nothing is ever changed; `events` and `decisions` know of redaction."""
 
-TABLES = """
+OWN_TABLES = """
 create table @.migrations (
     number integer primary key,
     time   timestamptz not null default now()
@@ -21,181 +25,73 @@ create table @.members (                     -- who may do what: `tfgrpo store g
     name  text collate "C" primary key,      -- a role of the database
     level text not null check (level in ('reader', 'trainer', 'reviewer', 'owner'))
 );
-
-create table @.versions (
-    number   bigint primary key,
-    digest   bytea not null unique,
-    parent   bigint references @.versions,
-    merged   bigint references @.versions,
-    position bigint not null,
-    events   bigint not null,
-    author   text collate "C" not null,
-    time     bigint not null,
-    message  text collate "C" not null,
-    meta     text collate "C",
-    schema   bigint not null,
-    recorded_by text not null default session_user
-);
-create index versions_position on @.versions (position);
-create index versions_merged on @.versions (position) where merged is not null;
-
-create table @.events (
-    row        bigint primary key,
-    op         text collate "C" not null check (op in ('ADD', 'MODIFY', 'DELETE', 'KEEP')),
-    experience text collate "C" not null,
-    text       text collate "C",
-    reason     text collate "C",
-    evidence   text collate "C",
-    replaces   bigint,
-    birth      bigint,
-    seal       bytea,
-    salt       bytea,
-    schema     bigint not null,
-    recorded_by text not null default session_user
-);
-create index events_experience on @.events (experience, row);
-
-create table @.lanes (
-    lane bigint primary key,
-    base bigint not null
-);
-insert into @.lanes values (0, 0);
-
-create table @.snapshots (
-    position bigint primary key,
-    live     bigint[] not null
-);
-
-create table @.reflog (
-    row             bigint primary key,
-    batch           bigint not null,
-    name            text collate "C" not null,
-    version         bigint references @.versions,
-    symbol          text collate "C",
-    previous        bigint references @.versions,
-    previous_symbol text collate "C",
-    author          text collate "C" not null,
-    time            bigint not null,
-    action          text collate "C" not null,
-    recorded_by     text not null default session_user
-);
-create index reflog_name on @.reflog (name, row);
-create index reflog_standing on @.reflog (version) where name > 'heads0';
-
-create table @.redactions (
-    row    bigint primary key,
-    event  bigint not null references @.events,
-    author text collate "C" not null,
-    time   bigint not null,
-    reason text collate "C" not null,
-    recorded_by text not null default session_user
-);
-create index redactions_event on @.redactions (event);
-
-create table @.texts (
-    digest bytea primary key,
-    text   text collate "C" not null
-);
-
-create table @.runs (
-    id     bigint primary key,
-    name   text collate "C" not null unique,
-    uid    text collate "C" not null unique,
-    branch text collate "C" not null,
-    base   bigint not null references @.versions,
-    digest text collate "C" not null,
-    config text collate "C" not null,
-    author text collate "C" not null,
-    time   bigint not null,
-    recorded_by text not null default session_user
-);
-
-create table @.run_states (
-    row    bigint primary key,
-    run    bigint not null references @.runs,
-    state  text collate "C" not null,
-    detail text collate "C",
-    time   bigint not null
-);
-create index run_states_run on @.run_states (run);
-
-create table @.journal (
-    id                bigint generated always as identity primary key,
-    key               bytea not null unique,
-    run               bigint references @.runs,
-    stage             text collate "C" not null,
-    step              bigint,
-    model             text collate "C" not null,
-    request           bytea not null references @.texts on update cascade,
-    answer            text collate "C" not null,
-    prompt_tokens     bigint not null,
-    cached_tokens     bigint not null,
-    completion_tokens bigint not null,
-    reasoning_tokens  bigint not null,
-    attempts          bigint not null,
-    seconds           double precision not null,
-    time              bigint not null,
-    tx                bigint not null default pg_current_xact_id()::text::bigint
-);
-create index journal_run on @.journal (run, stage);
-create index journal_tx on @.journal (run, tx);
-
-create table @.rollouts (
-    id       bigint generated always as identity primary key,
-    run      bigint not null references @.runs,
-    step     bigint not null,
-    problem  text collate "C" not null,
-    sample   bigint not null,
-    version  bigint not null references @.versions,
-    calls    text collate "C" not null,
-    outcome  text collate "C" not null,
-    reward   double precision,
-    verdict  text collate "C" not null,
-    time     bigint not null,
-    tx       bigint not null default pg_current_xact_id()::text::bigint,
-    unique (run, step, problem, sample)
-);
-create index rollouts_tx on @.rollouts (run, tx);
-
-create table @.evaluations (
-    id      bigint primary key,
-    version bigint not null references @.versions,
-    dataset text collate "C" not null,
-    digest  text collate "C" not null,
-    config  text collate "C" not null,
-    summary text collate "C" not null,
-    time    bigint not null,
-    unique (version, digest)
-);
-
-create table @.scores (
-    evaluation bigint not null references @.evaluations,
-    problem    text collate "C" not null,
-    sample     bigint not null,
-    call       bytea,
-    reward     double precision,
-    answer     text collate "C",
-    primary key (evaluation, problem, sample)
-);
-
-create table @.remotes (
-    name     text collate "C" primary key,
-    location text collate "C" not null
-);
-
-create table @.decisions (
-    row     bigint primary key,
-    id      text collate "C" not null unique,
-    time    bigint not null,
-    author  text collate "C" not null,
-    kind    text collate "C" not null,
-    subject text collate "C" not null,
-    content text collate "C" not null,
-    why     text collate "C",
-    recorded_by text not null default session_user
-);
-create index decisions_subject on @.decisions (kind, subject);
 """
+TYPES = {
+    "integer": "bigint",
+    "blob": "bytea",
+    "real": "double precision",
+    "text": 'text collate "C"',
+}
+RECORDED_BY = ("versions", "events", "reflog", "redactions", "runs", "decisions")
+"""The tables that say who wrote a row."""
+IDENTITY = "id bigint generated always as identity primary key"
+TX = "tx bigint not null default pg_current_xact_id()::text::bigint"
+OTHERWISE = {
+    "id bigint primary key, digest bytea not null unique": "digest bytea primary key",
+    "request bigint not null references @.texts": (
+        "request bytea not null references @.texts on update cascade"
+    ),
+    "live bytea not null": "live bigint[] not null",
+    "id bigint primary key, key bytea": f"{IDENTITY}, key bytea",
+    "id bigint primary key, run bigint not null references @.runs, step": (
+        f"{IDENTITY}, run bigint not null references @.runs, step"
+    ),
+    "time bigint not null ); create index journal_run": (
+        f"time bigint not null, {TX} ); create index journal_run"
+    ),
+    "time bigint not null, unique (run, step, problem, sample)": (
+        f"time bigint not null, {TX}, unique (run, step, problem, sample)"
+    ),
+    "events (experience)": "events (experience, row)",
+    "reflog (name)": "reflog (name, row)",
+}
+"""What a database has in another way: columns, keys and indexes."""
+OWN_INDEXES = """
+create index redactions_event on @.redactions (event);
+create index journal_tx on @.journal (run, tx);
+create index rollouts_tx on @.rollouts (run, tx);
+"""
+
+
+def _of_database(script: str) -> str:
+    """The tables of a file as a database has them."""
+    script = re.sub(r"--.*", "", script)
+    script = re.sub(
+        r"^( +\w+ +)(integer|blob|real|text)\b", lambda m: m[1] + TYPES[m[2]], script, flags=re.M
+    )
+    script = re.sub(r"(create table|insert into|references|\bon) (?=\w+\b)", r"\1 @.", script)
+    script = " ".join(script.replace(") without rowid", ")").split())
+    for table in RECORDED_BY:
+        more = ", recorded_by text not null default session_user"
+        script = re.sub(rf"(create table @\.{table} \(.*?)( \);)", rf"\1{more}\2", script)
+    for here, there in OTHERWISE.items():
+        script = script.replace(here, there)
+    return script
+
+
+TABLES = (
+    OWN_TABLES
+    + _of_database(
+        tables.VERSIONS_AND_EVENTS
+        + tables.REFS
+        + tables.TRAINING
+        + tables.REMOTES
+        + tables.INDEXES
+        + tables.DECISIONS
+        + tables.MERGES
+    )
+    + OWN_INDEXES
+)
 
 TRIGGERS = """
 create function @.refuse() returns trigger language plpgsql as $$

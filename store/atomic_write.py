@@ -1,5 +1,4 @@
-"""Files that are written whole or not at all: to a new file, whose name nobody can foretell, that
-then takes the old one's place."""
+"""Files that are written whole or not at all: under a name that nobody can foretell, at first."""
 
 from __future__ import annotations
 
@@ -9,8 +8,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
-
-from tfgrpo.store import atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +73,7 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
     while True:
         temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
         handle = os.open(temporary, flags, mode)
-        if atomic_write.hold(handle, temporary):
+        if hold(handle, temporary):
             return handle, temporary
         os.close(handle)
 
@@ -84,20 +81,20 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
 def clear_copies(path: Path | str) -> None:
     """Removes unfinished copies of a file that a kill has left."""
     folder, name = os.path.split(os.fspath(path))
-    atomic_write.sweep(folder, f".{name[:100]}.", _unlink_temporary)
+    sweep(folder, f".{name[:100]}.", _unlink_temporary)
 
 
 def clear(file: Path | str) -> None:
     """Removes what a clone or redaction whose process is gone has left beside a store."""
     folder, name = os.path.split(file)
-    atomic_write.sweep(folder, f".{name}-redacting.", _unlink_temporary)
-    atomic_write.sweep(folder, SCRATCH, _remove_tree)
 
+    def remove_tree(path: str) -> None:
+        import shutil
 
-def _remove_tree(path: str) -> None:
-    import shutil
+        shutil.rmtree(path)
 
-    shutil.rmtree(path)
+    sweep(folder, f".{name}-redacting.", _unlink_temporary)
+    sweep(folder, SCRATCH, remove_tree)
 
 
 def _unlink_temporary(path: str) -> None:

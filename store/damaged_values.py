@@ -1,11 +1,13 @@
 """Values from a file that may be damaged, checked column by column before anything relies on them,
-so that damage is an error with a hint. What `fsck` finds wrong is well formed (`defects.py`)."""
+so that damage is an error with a hint. `fsck` finds what is wrong but well formed: a `Defect`. Of
+JSON that a stranger wrote is taken what is of the kind that was expected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, TypeVar
+from math import isfinite
+from typing import Any, NamedTuple, TypeVar
 
 from tfgrpo.store.errors import StoreError
 
@@ -20,6 +22,9 @@ _fitting: dict[tuple[str, tuple[type, ...]], list[int]] = {}
 """The types of columns that were found to fit a shape, and which of those are times."""
 R = TypeVar("R")
 LATEST = 253_402_300_800_000_000
+MOST = 1 << 53
+"""No number that is counted is as large."""
+COUNTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def damage_error(what: str) -> StoreError:
@@ -31,24 +36,16 @@ def damage_error(what: str) -> StoreError:
 
 
 def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
-    """Rows whose columns are of the types that `shape` has a letter for, one each. `i` integer, `t`
-    time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises StoreError naming
-    `what`."""
+    """Rows whose columns are of the types that `shape` has letters for: `i` integer, `t` time, `r`
+    real, `s` text, `b` bytes; in upper case null too. Raises StoreError naming `what`."""
     if rows:
         for letter, column in zip(shape, zip(*rows, strict=True), strict=True):
-            if not _is_of(letter, column):
+            values = [v for v in column if v is not None] if letter.isupper() else column
+            if list(map(type, values)).count(KINDS[letter.lower()]) != len(values):
                 raise damage_error(f"{what} hold a value of another kind")
             if letter == "t" and not (min(column) >= 0 and max(column) < LATEST):
                 raise damage_error(f"{what} have a time that is none")
     return rows
-
-
-def _is_of(letter: str, column: Sequence[Any]) -> bool:
-    """Whether a column's values are of a letter's type: one look at all of them."""
-    if letter.isupper():
-        column = [value for value in column if value is not None]
-    kind = KINDS[letter.lower()]
-    return list(map(type, column)).count(kind) == len(column)
 
 
 def as_rows(kind: type[R], rows: Iterable[Sequence[Any]]) -> list[R]:
@@ -81,3 +78,92 @@ def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
     if not isinstance(value, kind):
         raise damage_error(f"{what} is JSON of another kind")
     return value
+
+
+def is_json(text: object) -> bool:
+    """Whether a value is a text of JSON."""
+    import json
+
+    try:
+        json.loads(text)  # type: ignore[arg-type]
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+class Defect(NamedTuple):
+    """Something wrong: where (a version, event, snapshot or name), and what."""
+
+    where: str
+    what: str
+    derived: bool = False
+
+
+def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
+    """The defects that a check finds, and one more where damage ended it."""
+    defects: list[Defect] = []
+    try:
+        for defect in check():
+            defects.append(defect)
+    except StoreError as error:
+        defects.append(Defect(name, f"cannot be read to the end: {error}"))
+    return defects
+
+
+def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
+    """The defects of calls: rows of id, answer, attempts, seconds and the counts. An answer
+    repeats its seconds and its tokens; to those come what tries before it have cost."""
+    import json
+
+    for id, answer, attempts, seconds, *counts in rows:
+        try:
+            fields = json.loads(answer)
+        except ValueError:  # as another check says
+            continue
+        if not isinstance(fields, dict):
+            yield Defect(f"call {id}", "has an answer that is none")
+            continue
+        own = [fields.get(name, count) for name, count in zip(COUNTED, counts, strict=True)]
+        alike = own == counts or (attempts > 1 and all(map(_no_more, own, counts)))
+        if not alike or fields.get("seconds", seconds) != seconds:
+            yield Defect(f"call {id}", "counts something else than its answer does")
+
+
+def _no_more(own: object, count: Any) -> bool:
+    return isinstance(own, int | float) and own <= count
+
+
+def listed(value: object) -> list[Any]:
+    """A list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A mapping; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """The texts of a list."""
+    return tuple(one for one in listed(value) if isinstance(one, str))
+
+
+def text(value: object) -> str:
+    """A text; "" for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def whole(value: object) -> int | None:
+    """A whole number; None for anything else, and for one that is too large to be counted."""
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= MOST:
+        return None
+    return value
+
+
+def number(value: object) -> float | None:
+    """A finite number; None for anything else."""
+    try:
+        given = float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+    return given if given is not None and isfinite(given) else None

@@ -1,5 +1,4 @@
-"""The errors a user can meet: a message, a `hint` what to do about it, and the command's
-`exit_code`."""
+"""The errors a user can meet: a message, a `hint` what to do, the command's `exit_code`."""
 
 from __future__ import annotations
 

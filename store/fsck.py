@@ -3,7 +3,6 @@ and makes indexes and triggers anew."""
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
@@ -11,10 +10,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from tfgrpo.store import redact
-from tfgrpo.store.canonical import VersionContent, seal, version_digest
-from tfgrpo.store.defects import Defect, attempt
+from tfgrpo.store.canonical import seal, version_digest
+from tfgrpo.store.damaged_values import Defect, attempt, is_json
 from tfgrpo.store.history import library_order, replay
-from tfgrpo.store.history.append import event_contents
+from tfgrpo.store.history.append import content_of
 from tfgrpo.store.port import Port
 from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of, lane_start
 from tfgrpo.store.store import Store
@@ -71,9 +70,12 @@ def _fsck(store: Store) -> Checked:
             if version.position in snapshots:
                 snapshots.discard(version.position)
                 live = lanes[lane_of(version.position)].live
-                yield from _snapshot(port, version.position, live)
+                snapshot = port.snapshot(version.position - 1, version.position)
+                if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
+                    yield Defect(f"snapshot {version.position}", NOT_REPLAYED, derived=True)
             digests[version.number] = version.digest
-        yield from _strays(port, events)
+        if (there := port.counts.events()) != events:
+            yield Defect("events", f"{there} are there, and versions account for {events}")
 
     with replay.without_gc():
         problems += attempt("versions", chain)
@@ -139,21 +141,13 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
                 yield Defect(f"event {row}", f"of {version.name}: its text is not what was sealed")
         elif text is not None or reason:
             yield Defect(f"event {row}", f"of {version.name}: its text has no seal")
-        if evidence is not None and not _is_json(evidence):
+        if evidence is not None and not is_json(evidence):
             yield Defect(f"event {row}", f"of {version.name}: its evidence is no JSON")
     for parent in version.parents:
         if parent not in digests:
             yield Defect(version.name, f"builds on v{parent}, which is not there before it")
-    content = VersionContent(
-        schema=link.schema,
-        parents=[digests[p] for p in version.parents if p in digests],
-        author=version.author,
-        time=version.time,
-        message=version.message,
-        meta=link.meta,
-        events=event_contents(rows),
-    )
-    if version_digest(content) != version.digest:
+    parents = [digests[p] for p in version.parents if p in digests]
+    if version_digest(content_of(version, link.schema, parents, link.meta, rows)) != version.digest:
         yield Defect(version.name, "is not what its digest says")
 
 
@@ -216,18 +210,6 @@ def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tu
     return {row.experience: (row.row, row.birth or row.row) for row in rows}
 
 
-def _strays(port: Port, events: int) -> Iterator[Defect]:
-    there = port.counts.events()
-    if there != events:
-        yield Defect("events", f"{there} are there, and versions account for {events}")
-
-
-def _snapshot(port: Port, position: int, live: dict[str, tuple[int, int]]) -> Iterator[Defect]:
-    snapshot = port.snapshot(position - 1, position)
-    if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
-        yield Defect(f"snapshot {position}", NOT_REPLAYED, derived=True)
-
-
 def _names(store: Store, versions: int) -> Iterator[Defect]:
     for move in store.port.names.refs(""):
         if move.version is not None and not 0 <= move.version < versions:
@@ -248,11 +230,3 @@ def _redactions(store: Store, blank: set[int]) -> Iterator[Defect]:
             "redaction",
             "was interrupted: removed bytes may be in the file until `tfgrpo redact --finish`",
         )
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

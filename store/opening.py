@@ -1,5 +1,4 @@
-"""How a store is opened or made: the one place that chooses SQLite for files and PostgreSQL for the
-address of a database."""
+"""How a store is opened or made: the one place that chooses between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.activity.key_ledger import Ledger
     from tfgrpo.store.activity.traffic import Traffic
-    from tfgrpo.store.port import Port
-    from tfgrpo.store.postgres.members import PostgresMembers
+    from tfgrpo.store.port import Members, Port
     from tfgrpo.store.postgres.port import PostgresPort
     from tfgrpo.store.store import Store
 
@@ -46,7 +44,7 @@ def is_there(path: Path) -> bool:
     return _database().is_there(str(address)) if is_address(address) else path.exists()
 
 
-def members_of(port: Port) -> PostgresMembers:
+def members_of(port: Port) -> Members:
     """Who may do what in a shared store. Raises InvalidOperation for a file."""
     if isinstance(port, SqlitePort):
         raise InvalidOperation(
@@ -80,28 +78,22 @@ def there_already(place: Path | str) -> StoreError:
     return StoreError(f"there is already a store at {place}", hint="update it with `tfgrpo pull`")
 
 
-def memory_port(path: Path | str) -> Port:
-    """Empty storage in memory, as it would be at `path`."""
-    return SqlitePort(path, connection=memory_connection())
-
-
 def open_ledger(path: str, *, create: bool = False) -> Ledger:
     """Opens the keys and the spending at `path`, or makes that with `create`. Raises StoreError."""
-    from tfgrpo.store.sqlite.ledger import SqliteLedger
+    from tfgrpo.store.sqlite.side_files import SqliteLedger
 
     return SqliteLedger(path, create=create)
 
 
 def open_traffic(path: str, *, create: bool = False) -> Traffic:
     """Opens the record of traffic at `path`, or makes it with `create`. Raises StoreError."""
-    from tfgrpo.store.sqlite.traffic import SqliteTraffic
+    from tfgrpo.store.sqlite.side_files import SqliteTraffic
 
     return SqliteTraffic(path, create=create)
 
 
 def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
-    """Makes the store at `path` where there is none, and returns it. `opened` gives a store on a
-    port. Raises StoreError."""
+    """The store at `path`, made where none is; `opened` gives one on a port. Raises StoreError."""
     if not is_address(path) and not os.path.lexists(path):
         _create(path, opened)
     store = opened(open_port(path, create=True))
@@ -111,7 +103,7 @@ def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
 
 def in_memory(path: Path | str, opened: Callable[[Port], Store]) -> Store:
     """The store that `init` makes, in memory alone."""
-    store = opened(memory_port(path))
+    store = opened(SqlitePort(path, connection=memory_connection()))
     begin(store)
     return store
 

@@ -36,8 +36,8 @@ from tfgrpo.store.errors import (
     advice,
 )
 from tfgrpo.store.history import replay
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Event, EventRow, Operation, Redaction, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store, event_of
 from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
 
@@ -195,9 +195,8 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
 
 
 def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
-    """Has `around` take forms of a text out of what lies beside a store that does not hold it, on
-    a plan too; returns whether all of it could be. Raises StoreError, and InvalidOperation when a
-    run is under way."""
+    """Has `around` take a text out of what lies beside a store that does not hold it, on a plan;
+    returns whether all of it could be. Raises StoreError, InvalidOperation while a run works."""
     _refuse_running(store)
     _mark(store, [*pending(store), tuple(written)])
     return finish(store, around)
@@ -244,8 +243,7 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
-    """Whether there is a file that holds one of these forms of a text. Raises OSError for one that
-    cannot be read."""
+    """Whether there is a file that holds one of these forms of a text. Raises OSError."""
     pattern = matches_bytes(written)
     if not path.is_file():
         return False

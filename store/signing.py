@@ -3,25 +3,36 @@
 A signature stands in the version's meta and signs the digest that the version has without it. A
 signed tag is a version of its own: without events, with the tag's name in its meta. The keys that
 count are in `allowed_signers` beside the store, in git's form, which never travels.
+
+**Nobody waits for a signature**: a key may ask a person for a passphrase or a touch. A transaction
+that comes to a version to be signed ends there, and nothing of it is recorded. The version is
+signed outside, and the transaction begins again: the same version has its signature then, another
+one, because others wrote meanwhile, is signed in its turn.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.store import child_processes
-from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
+from tfgrpo.store.canonical import (
+    canonical,
+    new_id,
+    new_salts,
+    signed_payload,
+    version_digest,
+)
 from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.allowed_names import check_name
-from tfgrpo.store.history.append import event_contents, new_version
+from tfgrpo.store.history.append import content_of, new_version
 from tfgrpo.store.history.revisions import TAG
-from tfgrpo.store.history.signed_outside import Pending, Signer, drawn, recordings, signature
 from tfgrpo.store.history.walks import ancestors
-from tfgrpo.store.records import SIGNATURE, TAGGED, BranchTip, Version
+from tfgrpo.store.records import SIGNATURE, TAGGED, BranchTip, Operation, Version
 from tfgrpo.store.store import Store
 
 NAMESPACE = "tfgrpo"
@@ -31,6 +42,10 @@ LONGEST = 65536
 """Characters that a signature has at most."""
 
 MISSING = "no signature"
+Pending: TypeAlias = Callable[[], str]
+"""Makes a signature: it may take as long as a person takes."""
+Signer: TypeAlias = Callable[[bytes], Pending | None]
+"""Returns at once what signs a payload, or None where nothing is to be signed."""
 
 
 class Checked(NamedTuple):
@@ -85,17 +100,9 @@ def unsigned_digest(store: Store, version: Version) -> bytes:
     link = next(iter(store.port.chain([version.number])))
     rows = store.port.events(version.position - version.events, version.position)
     meta = {key: value for key, value in version.meta.items() if key != SIGNATURE}
-    return version_digest(
-        VersionContent(
-            link.schema,
-            [store.version(number).digest for number in version.parents],
-            version.author,
-            version.time,
-            version.message,
-            canonical(meta).decode() if meta else None,
-            event_contents(rows),
-        )
-    )
+    parents = [store.version(number).digest for number in version.parents]
+    written = canonical(meta).decode() if meta else None
+    return version_digest(content_of(version, link.schema, parents, written, rows))
 
 
 def check(store: Store, version: Version) -> Checked:
@@ -253,3 +260,108 @@ def _ssh_keygen(arguments: Sequence[str], message: bytes) -> tuple[int, str, str
         output, complaint = process.communicate(message)
     lines = complaint.decode(errors="replace").strip().splitlines()
     return process.returncode, output.decode(errors="replace"), lines[-1] if lines else ""
+
+
+class Unsigned(Exception):
+    """A transaction that has to end because one of its versions is not signed yet."""
+
+
+class Draft(NamedTuple):
+    """What is drawn for a version: the time, the ids of new experiences, the salts of texts."""
+
+    on: bytes
+    given: Sequence[Operation]
+    time: int
+    operations: Sequence[Operation]
+    salts: bytes
+
+
+class SigningTurns:
+    """The attempts at one transaction: what is drawn for its versions, and their signatures."""
+
+    def __init__(self) -> None:
+        self._drafts: list[Draft] = []
+        self._signatures: dict[bytes, str] = {}
+        self._pending: tuple[bytes, Pending] | None = None
+        self._at = 0
+        self.is_done = False
+
+    def begin(self) -> None:
+        """Signs what the attempt before came to, and starts with the first version again."""
+        self._at = 0
+        if self._pending is not None:
+            payload, pending = self._pending
+            self._signatures[payload] = pending()
+            self._pending = None
+
+    def draft(self, on: bytes, operations: Sequence[Operation], now: Callable[[], int]) -> Draft:
+        """What was drawn for the next version if it is the same, on that digest; else drawn now."""
+        known = self._drafts[self._at :][:1]
+        if not known or (known[0].on, known[0].given) != (on, operations):
+            named = [
+                one._replace(experience=new_id())
+                if one.op == "ADD" and one.experience is None
+                else one
+                for one in operations
+            ]
+            known = [Draft(on, operations, now(), named, new_salts(len(named)))]
+            self._drafts[self._at :] = known
+        self._at += 1
+        return known[0]
+
+    def signature(self, payload: bytes, pending: Pending) -> str:
+        """The signature of a payload. Raises Unsigned where there is none yet."""
+        if payload not in self._signatures:
+            self._pending = payload, pending
+            raise Unsigned
+        return self._signatures[payload]
+
+
+def recordings(store: Store, action: str | None = None) -> Iterator[AbstractContextManager[None]]:
+    """Attempts at one transaction of a store, an operation where it has a name. It begins again
+    for each version in it that had to be signed first:
+
+        for recording in recordings(store, "…"):
+            with recording:
+                …
+    """
+    if store.signer is None or store.port.in_transaction:
+        yield _whole(store, action)
+        return
+    turns = SigningTurns()
+    while not turns.is_done:
+        turns.begin()
+        yield _recording(store, action, turns)
+
+
+def _whole(store: Store, action: str | None) -> AbstractContextManager[None]:
+    return store.port.transaction() if action is None else store.operation(action)
+
+
+@contextmanager
+def _recording(store: Store, action: str | None, turns: SigningTurns) -> Iterator[None]:
+    store.turns, turns.is_done = turns, True
+    try:
+        with _whole(store, action):
+            yield
+    except Unsigned:
+        turns.is_done = False
+        store.forget()  # it may be of what was just rolled back
+    finally:
+        store.turns = None
+
+
+def drawn(store: Store, on: Version, operations: Sequence[Operation]) -> Draft:
+    """What is drawn for a version on top of another: the same in each recording of it."""
+    if store.turns is not None:
+        return store.turns.draft(on.digest, operations, store.now)
+    return Draft(on.digest, operations, store.now(), operations, new_salts(len(operations)))
+
+
+def signature(store: Store, payload: bytes) -> str | None:
+    """What signs a payload; None where nothing is to be signed. In a transaction that was not begun
+    by `recordings` it is made while others wait. Raises TfgrpoError."""
+    pending = None if store.signer is None else store.signer(payload)
+    if pending is None or store.turns is None:
+        return None if pending is None else pending()
+    return store.turns.signature(payload, pending)

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.activity.runs import Rollouts, Runs
     from tfgrpo.store.history.append import CommitDetails, TipState
-    from tfgrpo.store.history.signed_outside import Signer, SigningTurns
     from tfgrpo.store.port import Port
+    from tfgrpo.store.signing import Signer, SigningTurns
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -219,9 +219,8 @@ class Store:
             return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
     def log(self, revision: str | Version | None = "HEAD") -> Iterator[Version]:
-        """Versions newest first: the history of a revision, or the versions in `a..b` or `a...b`;
-        None asks for all that a name stands on. The revision is resolved at the call, and versions
-        are read as they are asked for."""
+        """Versions newest first, read as they are asked for: the history of a revision, or those in
+        `a..b` or `a...b`, resolved at the call; None asks for all that a name stands on."""
         if revision is None:
             named = [*self.branches().values(), *self.remote_branches().values()]
             meant = revisions.meant_by(self, self.tags()).values()
@@ -499,7 +498,7 @@ class Store:
         """Appends one version to a branch, and tags it, in one transaction. Raises InvalidOperation
         for what cannot apply, StaleVersion where the branch has moved on from `expected`, or
         changed what is to change since `onto`; then nothing is recorded."""
-        from tfgrpo.store.history.signed_outside import recordings
+        from tfgrpo.store.signing import recordings
 
         operations = list(operations)
         for recording in recordings(self):
@@ -522,7 +521,7 @@ class Store:
             tip_state_at,
         )
         from tfgrpo.store.history.library_order import with_order
-        from tfgrpo.store.history.signed_outside import drawn, signature
+        from tfgrpo.store.signing import drawn, signature
 
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)

@@ -1,6 +1,5 @@
 """Where a text lies in a store beside the events, and how it is looked for and taken out: in
-requests, in answers that quote it, and in JSON that escapes it. Which places may be changed is the
-port's affair."""
+requests, in answers that quote it, and in JSON that escapes it."""
 
 from __future__ import annotations
 
@@ -103,7 +102,12 @@ def cleaned(table: str, column: str, value: str, pattern: re.Pattern[str]) -> st
     """What a column of `REPLACED` holds instead of a value."""
     is_json = REPLACED[table, column] == "json"
     value = clean_json(value, pattern) if is_json else pattern.sub(REDACTED, value)
-    return mark_redacted(value) if (table, column) == ("journal", "answer") else value
+    if (table, column) != ("journal", "answer"):
+        return value
+    answer = json.loads(value)
+    if isinstance(answer, dict):  # it is no longer what the model said, so that none replays it
+        answer["finish_reason"] = "redacted"
+    return canonical(answer).decode()
 
 
 def clean_json(value: str, pattern: re.Pattern[str]) -> str:
@@ -123,11 +127,3 @@ def _clean(value: object, pattern: re.Pattern[str]) -> object:
     if isinstance(value, dict):
         return {pattern.sub(REDACTED, k): _clean(v, pattern) for k, v in value.items()}
     return value
-
-
-def mark_redacted(answer: str) -> str:
-    """Says in an answer that it is no longer what the model said, so that none replays it."""
-    content = json.loads(answer)
-    if isinstance(content, dict):
-        content["finish_reason"] = "redacted"
-    return canonical(content).decode()

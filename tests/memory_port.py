@@ -18,7 +18,7 @@ from memory_records import Kept, MemoryRecords, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.defects import Defect
+from tfgrpo.store.damaged_values import Defect
 from tfgrpo.store.records import (
     VERSION_SCHEMA,
     BranchTip,

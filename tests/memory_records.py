@@ -17,7 +17,6 @@ from tfgrpo.store.activity.runs import (
     EndpointSpent,
     Evaluation,
     RewardRow,
-    RewardSum,
     RolloutRow,
     Run,
     RunState,
@@ -29,9 +28,9 @@ from tfgrpo.store.activity.runs import (
 )
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.records import REDACTED, Json
-from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
+from tfgrpo.store.text_occurrences import Occurrence, clean_json, cleaned
 
 if TYPE_CHECKING:
     from memory_port import MemoryPort
@@ -65,9 +64,9 @@ class MemoryRecords:
 
         return MemoryWriter(MemoryPort(self._port.memory))
 
-    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
+    def runs(self, name: str | None = None) -> list[Run]:
         runs = self._kept.runs
-        return [r for r in runs if name in (None, r.name) and digest in (None, r.digest)]
+        return [r for r in runs if name in (None, r.name)]
 
     def append_run(self, run: Run) -> None:
         runs = self._kept.runs
@@ -86,7 +85,7 @@ class MemoryRecords:
         rollouts = [row for key, row in sorted(self._kept.rollouts.items()) if key[0] == run]
         return [r for r in rollouts if step in (None, r.step) and problem in (None, r.problem)]
 
-    def said(self, before: int) -> Iterator[SaidRow]:
+    def spoken(self, before: int) -> Iterator[SaidRow]:
         for number, row in reversed(list(enumerate(self._kept.rollouts.values(), 1))):
             if number < before:
                 call = self._kept.calls.get(bytes.fromhex(row.calls[-1])) if row.calls else None
@@ -104,20 +103,6 @@ class MemoryRecords:
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         return [self._kept.calls[key] for key in keys if key in self._kept.calls]
-
-    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
-        rows = list(enumerate(self._kept.rollouts.values(), 1))[after:]
-        found: dict[tuple[int, str], list[tuple[int, RolloutRow]]] = {}
-        for number, row in rows:
-            if row.run == run:
-                found.setdefault((row.step, row.problem), []).append((number, row))
-        for of, made in sorted(found.items()):
-            plain = [
-                row.reward for _, row in made if row.reward is not None and row.sample < samples
-            ]
-            newest = max(row.version for _, row in made)
-            above = sum(reward > 0.5 for reward in plain)
-            yield RewardSum(max(made)[0], *of, newest, above, len(plain))
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
         rows = [r for r in self._rewarded(run, samples) if upto is None or r.step <= upto]
@@ -270,20 +255,20 @@ def occurrences(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
 def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
     """Replaces a pattern wherever records hold it, but in what a run was made with."""
 
-    def cleaned(value: object) -> dict[str, object]:
+    def clean(value: object) -> dict[str, object]:
         return dict(json.loads(clean_json(_text(value), pattern)))
 
     for key, call in kept.calls.items():
         if pattern.search(_text(call.answer)):
-            answer = json.loads(mark_redacted(_text(cleaned(call.answer))))
+            answer = json.loads(cleaned("journal", "answer", _text(call.answer), pattern))
             kept.calls[key] = call = call._replace(answer=answer)
         if pattern.search(call.request):
             request = clean_json(call.request, pattern)
             kept.calls[key] = call._replace(request=request)
     for of, rollout in kept.rollouts.items():
-        kept.rollouts[of] = rollout._replace(verdict=cleaned(rollout.verdict))
+        kept.rollouts[of] = rollout._replace(verdict=clean(rollout.verdict))
     kept.evaluations[:] = [
-        e._replace(config=cleaned(e.config), summary=cleaned(e.summary)) for e in kept.evaluations
+        e._replace(config=clean(e.config), summary=clean(e.summary)) for e in kept.evaluations
     ]
     for scores in kept.scores.values():
         scores[:] = [
@@ -292,7 +277,7 @@ def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
     kept.decisions[:] = [
         d._replace(
             subject=pattern.sub(REDACTED, d.subject),
-            content=cleaned(d.content),
+            content=clean(d.content),
             why=d.why and pattern.sub(REDACTED, d.why),
         )
         for d in kept.decisions

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from tfgrpo.store import Op, RefMove, Version
 from tfgrpo.store.activity.runs import Call, Evaluation, RolloutRow, Run
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import Port
-from tfgrpo.store.port_records import CallValues, Records, RolloutValues
+from tfgrpo.store.port import CallValues, Port, Records, RolloutValues
 from tfgrpo.store.records import EventRow
 
 Another = Callable[[], Port]

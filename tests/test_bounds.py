@@ -39,9 +39,9 @@ from tfgrpo.rollout.attempt import checked_verdict
 from tfgrpo.store import Operation, Store, StoreError, TransferError
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.errors import advice
-from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.sqlite.journal import SqliteWriter
-from tfgrpo.store.transfer import pack_stream
+from tfgrpo.store.transfer import pack
 from tfgrpo.wording import COMPUTED, inert_cell, read_cell
 
 
@@ -163,12 +163,12 @@ def test_a_packed_answer_through_the_proxy_is_unpacked_up_to_a_size() -> None:
 
 
 def test_a_line_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_stream, "LONGEST", 1000)
+    monkeypatch.setattr(pack, "LONGEST", 1000)
     for content in (b"x" * 5000, b'{"tfgrpo":"bundle","format":1}\n' + b"x" * 5000):
         with pytest.raises(TransferError, match="line of more"):
-            pack_stream.Pack(io.BytesIO(content), "there")
+            pack.Pack(io.BytesIO(content), "there")
         with pytest.raises(TransferError, match="line of more"):
-            pack_stream.Pack.from_stream(io.BytesIO(content), "there")
+            pack.Pack.from_stream(io.BytesIO(content), "there")
 
 
 def test_no_cell_of_a_sheet_is_computed_and_each_is_read_as_it_was(tmp_path: Path) -> None:

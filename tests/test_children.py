@@ -205,7 +205,7 @@ tell_of("python")
     ),
     "ssh, as the user has set it up": (
         """
-from tfgrpo.store.transfer.ssh import SshPeer
+from tfgrpo.store.transfer.other_store import SshPeer
 with contextlib.suppress(Exception):
     SshPeer("host", "path", ssh=[fake("ssh")])
 tell_of("ssh")

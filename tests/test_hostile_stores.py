@@ -20,7 +20,7 @@ from tfgrpo.store import Store
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.sqlite.foreign_schema import LARGEST, TABLES, digest, schema
+from tfgrpo.store.sqlite.checks import LARGEST, TABLES, digest, schema
 from tfgrpo.store.sqlite.packed_texts import unpack_text
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select sum(i) from n"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,7 @@ from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.postgres.port import hold, is_held
-from tfgrpo.store.postgres.session import Session
+from tfgrpo.store.postgres.port import PostgresPort
 
 pytestmark = pytest.mark.postgres
 
@@ -83,7 +83,7 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
     address = parse_address(shared)
     with ScriptedEndpoint(restless, delay=0.3) as server:
         prepare(tmp_path, shared, server.base_url, concurrency=1)
-        with Store.open(shared) as store:
+        with Store.open(shared) as store, closing(PostgresPort(shared)) as elsewhere:
             path = store.runs.lock_path(store.runs.get("run"))
             with store.runs.hold(path) as free:
                 assert free
@@ -99,7 +99,7 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
                     await asyncio.sleep(0.05)
                 while True:
                     lose_locks(address)
-                    with hold(address, path.stem, {}) as free:
+                    with elsewhere.storage.hold(path.stem) as free:
                         if free:
                             await work
                     await asyncio.sleep(0.05)
@@ -111,12 +111,12 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
 
 
 def test_a_lock_is_free_at_once_when_it_is_given_back(shared: str) -> None:
-    session = Session(parse_address(shared))
+    port = PostgresPort(shared, create=True)
     for number in range(200):
-        with hold(parse_address(shared), "lock", {}) as free:
+        with port.storage.hold("lock") as free:
             assert free, number
-        assert not is_held(session, "lock"), number
-    session.close()
+        assert not port.storage.is_held("lock"), number
+    port.close()
 
 
 def lose_locks(address: Address) -> None:

@@ -27,8 +27,7 @@ from tfgrpo.store.address import anchor, named_by, parse_address, with_password
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import members_of, open_traffic
 from tfgrpo.store.port import Level
-from tfgrpo.store.postgres.journal import PostgresWriter
-from tfgrpo.store.postgres.port import PostgresPort
+from tfgrpo.store.postgres.port import PostgresPort, PostgresWriter
 from tfgrpo.store.redact import Target, redact
 
 pytestmark = pytest.mark.postgres
@@ -67,7 +66,7 @@ def test_who_opens_a_database_next_from_wherever_finishes_a_redaction(
         add(store, text)
     else:
         write(store.port, [call("k", made(store.port, run("R")).id, answer={"content": text})])
-    schema = store.port.session.address.schema  # type: ignore[attr-defined]
+    schema = store.port.address.schema  # type: ignore[attr-defined]
     where = cluster.address("main").partition("&")[0]
     with psycopg.connect(where) as reader:
         reader.execute("set transaction isolation level repeatable read")
@@ -199,7 +198,7 @@ def test_each_level_may_do_its_own_and_nobody_changes_what_is_recorded(
                 elif work == "grant":
                     members_of(own.port).grant(f"{library}_reader", "reader")
                 else:
-                    own.port.session.execute(work)  # type: ignore[attr-defined]
+                    own.port.execute(work)  # type: ignore[attr-defined]
             except StoreError:
                 return False
             return True
@@ -220,7 +219,7 @@ def test_each_level_may_do_its_own_and_nobody_changes_what_is_recorded(
         assert tuple(may(level, work) for level in levels) == expected, work
     assert not may("trainer", "redact")
     assert may("reviewer", "redact")
-    by = store.port.session.rows(  # type: ignore[attr-defined]
+    by = store.port.rows(  # type: ignore[attr-defined]
         "select author, recorded_by from @.versions order by number"
     )
     assert ("x", f"{library}_trainer") in by
@@ -249,7 +248,7 @@ def test_even_the_schemas_own_role_cannot_change_what_is_recorded(
     add(store, "Count both days.")
     before = [version.digest for version in store.log()]
     with suppress(StoreError):
-        store.port.session.rows(statement + "")  # type: ignore[attr-defined]
+        store.port.rows(statement + "")  # type: ignore[attr-defined]
     assert [version.digest for version in store.log()] == before
     assert [e.text for e in store.library()] == ["Count both days."]
     assert fsck(store).problems == ()
@@ -305,7 +304,7 @@ def test_a_watcher_misses_no_row_of_writers_whose_commits_cross(shared: str, sto
         query += (
             " reward, verdict, time) values (%s, 0, 'slow', 0, 0, '[]', 'answered', 1, '{}', 1)"
         )
-        slow.session.execute(query, (id,))
+        slow.execute(query, (id,))
         writer = store.port.records.writer()
         writer.append([call_values(call("k", id))], [rollout_values(rollout(id))])
         writer.close()
@@ -397,7 +396,7 @@ def test_a_move_is_known_elsewhere_within_a_tenth_of_a_second(shared: str, store
 def test_a_watcher_of_a_database_that_was_away_goes_on(store: Store, shared: str) -> None:
     port = PostgresPort(shared, watching=True)
     before = port.changes()
-    store.port.session.rows(  # type: ignore[attr-defined]
+    store.port.rows(  # type: ignore[attr-defined]
         "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
         " and query like 'listen%%' or query like '%%@.decisions%%' and pid <> pg_backend_pid()"
     )
@@ -436,7 +435,7 @@ def test_members_are_told_on_the_command_line(
 def test_fsck_finds_what_a_superuser_did_and_repairs_what_is_derived(store: Store) -> None:
     add(store, "Count both days.")
     assert store.port.storage.check() == []
-    run_sql = store.port.session.execute  # type: ignore[attr-defined]
+    run_sql = store.port.execute  # type: ignore[attr-defined]
     run_sql("alter table @.events disable trigger user")
     run_sql("drop index @.events_experience")
     derived = [defect.what for defect in store.port.storage.check()]

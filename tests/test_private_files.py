@@ -13,7 +13,7 @@ from conftest import Cli, one_line_error
 from store_helpers import add, child, killed
 
 from tfgrpo.store import Store, StoreError
-from tfgrpo.store.sqlite import writer_queue
+from tfgrpo.store.sqlite import file as store_file
 from tfgrpo.store.transfer import locations
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")
@@ -97,7 +97,7 @@ def test_whoever_holds_the_queue_holds_up_no_writer_for_ever(
     path = tmp_path / "store.db"
     with Store.init(path) as store:
         store.commit("main", [add("before")], message="m")
-    monkeypatch.setattr(writer_queue, "PATIENCE", 0.2, raising=False)
+    monkeypatch.setattr(store_file, "PATIENCE", 0.2, raising=False)
     with killed(child(HOLD, f"{path}-queue")) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -21,8 +21,8 @@ from tfgrpo.store import Operation, Store
 from tfgrpo.store import signing as signatures
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.merge import cherry_pick_all, merge
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.signing import recordings
 
 KEYGEN = shutil.which("ssh-keygen")
 pytestmark = pytest.mark.skipif(KEYGEN is None, reason="there is no ssh-keygen here")

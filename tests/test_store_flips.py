@@ -150,7 +150,7 @@ def tell(kind: str, where: str, count: Counter[str]) -> None:
 
 def trees() -> list[str]:
     """The tables and indexes of a store."""
-    from tfgrpo.store.sqlite.foreign_schema import schema
+    from tfgrpo.store.sqlite.checks import schema
 
     tables = [name for kind, name in schema(None) if kind != "trigger"]
     return ["sqlite_schema", *sorted(tables)]

@@ -22,7 +22,7 @@ from tfgrpo.store.history.revisions import TAG, resolve_range
 from tfgrpo.store.port import Port
 from tfgrpo.store.transfer import bundle
 from tfgrpo.store.transfer.other_store import StorePeer
-from tfgrpo.store.transfer.pack_stream import Names
+from tfgrpo.store.transfer.pack import Names
 
 CHECKS = 12
 

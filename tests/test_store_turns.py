@@ -15,7 +15,7 @@ from store_helpers import add, broken, child, killed
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history import merge as merges
-from tfgrpo.store.sqlite.writer_queue import SUFFIX, WriterQueue
+from tfgrpo.store.sqlite.file import SUFFIX, WriterQueue
 
 WRITERS, READERS, COMMITS = 8, 4, 60
 
@@ -50,7 +50,7 @@ while versions < int(sys.argv[2]):
 HOLDER = """
 import sys
 from pathlib import Path
-from tfgrpo.store.sqlite.writer_queue import WriterQueue
+from tfgrpo.store.sqlite.file import WriterQueue
 with WriterQueue(Path(sys.argv[1])).turn():
     print("held", flush=True)
     sys.stdin.readline()

@@ -24,8 +24,7 @@ from tfgrpo.store.records import Redaction
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
 from tfgrpo.store.transfer.other_store import NameMove, StorePeer
-from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion, exported
-from tfgrpo.store.transfer.pack_stream import Names
+from tfgrpo.store.transfer.pack import KnownDigests, Names, PackedEvent, PackedVersion, exported
 from tfgrpo.store.transfer.receive import receive
 
 Lie: TypeAlias = Callable[[PackedVersion], PackedVersion]

@@ -39,7 +39,7 @@ from tfgrpo.store.activity.traffic import (
     traffic_path,
 )
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.sqlite.traffic import SqliteTraffic
+from tfgrpo.store.sqlite.side_files import SqliteTraffic
 
 __all__ = ["provider"]  # fixtures
 

@@ -31,7 +31,7 @@ from tfgrpo.store.activity.traffic import (
     traffic_path,
 )
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.sqlite.traffic import LOOKED_AT
+from tfgrpo.store.sqlite.side_files import LOOKED_AT
 from tfgrpo.ui.call_conversation import answer_turns, turns_of, with_library
 
 TEXTS = ("Count both days.", 'Say "units", \u00e9 and \U0001f600.', example_text("2 + 2?", "4"))

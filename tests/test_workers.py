@@ -37,7 +37,7 @@ from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
-from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import unreachable_error
 from tfgrpo.workers.hand_out import handing_out
 from tfgrpo.workers.queue import Queue, opened, queue_address, read_crew, state_of

@@ -9,7 +9,7 @@ from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tfgrpo.store.history.signed_outside import Pending, Signer
+    from tfgrpo.store.signing import Pending, Signer
 
 AUTHOR = "TFGRPO_AUTHOR"
 PATIENCE = 5

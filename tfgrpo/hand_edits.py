@@ -12,8 +12,8 @@ from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import NO_ROOM, InvalidOperation, StaleVersion, StoreError
 from tfgrpo.store.history.library_order import ids_of, moved, placed
 from tfgrpo.store.history.log_filter import NAMED, by_hand
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 
 SNAPSHOT = "experiences"

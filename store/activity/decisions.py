@@ -51,9 +51,8 @@ def decide(
     why: str | None = None,
     author: str | None = None,
 ) -> Decision:
-    """Records a decision, in the transaction that is open or in one of its own; returns it. Raises
-    InvalidOperation for one without kind or subject, ValueError or TypeError for a content that is
-    no JSON."""
+    """Records a decision, in the transaction that is open or in one of its own. Raises
+    InvalidOperation without kind or subject, ValueError or TypeError for no JSON."""
     if not kind.strip() or not subject.strip():
         raise InvalidOperation("a decision has a kind and a subject", hint="name what it is about")
     canonical(content)  # what is none is an error before the transaction

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tfgrpo.store.activity.runs import Call, RolloutRow
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
+from tfgrpo.store.port import CallValues, JournalWriter, RolloutValues
 
 AGAIN = 0.25
 """Seconds before a store that is away is tried again."""
@@ -73,7 +73,7 @@ class Journal:
     def _work(self) -> None:
         last = False
         while not last:
-            batch = self._gather()
+            batch = [self._queue.get(), *self._waiting()]
             last = None in batch
             writes = [item for item in batch if item is not None]
             try:
@@ -82,9 +82,6 @@ class Journal:
                 failed = dict.fromkeys(range(len(writes)), error)
             _tell(writes, failed)
         self._writer.close()
-
-    def _gather(self) -> list[Write | None]:
-        return [self._queue.get(), *self._waiting()]
 
     def _waiting(self) -> Iterator[Write | None]:
         while not self._queue.empty():

@@ -63,8 +63,8 @@ class RunBudget(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """started, resumed, unsealed, quorum (`detail` has the attempts that a step went on without),
-    budget (from then on), interrupted, failed, removed (hidden until it goes on) or finished."""
+    """started, resumed, unsealed, budget (from then on), interrupted, failed, removed (hidden until
+    it goes on) or finished."""
 
     state: str
     detail: str | None
@@ -76,9 +76,7 @@ class RunState(NamedTuple):
         if self.state != BUDGET:
             return self.detail or ""
         detail = parse_json(self.detail, "a state of a run")
-        if self.state == BUDGET:
-            return f"with a {RunBudget(**detail)}" if detail else "without a budget"
-        return f"step {detail['step'] + 1} went on without {len(detail['out'])} attempts"
+        return f"with a {RunBudget(**detail)}" if detail else "without a budget"
 
 
 class Call(NamedTuple):
@@ -248,18 +246,6 @@ class AttemptTail(NamedTuple):
     attempts: list[AttemptMark]
 
 
-class RewardSum(NamedTuple):
-    """How many attempts at a problem in a step have a reward, and one `above` one half. `version`
-    is their newest; the highest `last` of all is the place to ask from next."""
-
-    last: int
-    step: int
-    problem: str
-    version: int
-    above: int
-    rewards: int
-
-
 class RewardRow(NamedTuple):
     """An attempt with its reward, the ids that its prompt went without (JSON, None without any),
     and what its verdict has under some other name ("" for nothing)."""
@@ -288,28 +274,23 @@ class Runs:
 
     def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
         """Records a new run. Raises InvalidName when the name is taken or cannot be one."""
-        check_name("run", name)
-        now = time.time_ns() // 1000
         with self._port.transaction():
-            self.append(Run(0, name, uid, branch, base, digest(config).hex(), config, author, now))
-        run = self.find(name)
-        assert run is not None
-        return run
+            self.append(_new_run(name, uid, branch, base, config, author))
+        return self.get(name)
 
     def prepare(
         self, name: str, uid: str, branch: str, base: int, config: Json, author: str
     ) -> Run:
         """A new run that is not on record yet. Raises InvalidName where the name is taken
         or cannot be one, and InvalidOperation where another process begins a run of that name."""
-        check_name("run", name)
+        run = _new_run(name, uid, branch, base, config, author)
         self._check_free(name)
         if self.is_held(self.starting_path(name)):
             raise InvalidOperation(
                 f"run {name} is running in another process, and has no answer yet",
                 hint="wait for its first answer, or choose another name with --run",
             )
-        now = time.time_ns() // 1000
-        return Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
+        return run
 
     def defer(self, run: Run, record: Callable[[], None]) -> None:
         """Has a prepared run put on record, by `record`, when it first leaves something behind."""
@@ -351,6 +332,9 @@ class Runs:
             self._ids[run.uid] = recorded.id
         return self._ids[run.uid]
 
+    def _id_or_none(self, run: Run | None) -> int | None:
+        return self._known_id(run) if run else None
+
     def _check_free(self, name: str) -> None:
         if self.find(name) is not None:
             raise InvalidName(
@@ -360,7 +344,7 @@ class Runs:
 
     def find(self, name: str) -> Run | None:
         """The run of that name."""
-        return next(iter(self._records.runs(name=name)), None)
+        return next(iter(self._records.runs(name)), None)
 
     def get(self, name: str) -> Run:
         """The run of that name. Raises UnknownRevision with near misses."""
@@ -398,10 +382,6 @@ class Runs:
                 hint="stop it first" if state == "running" else "its versions tell of it",
             )
         self.note(run, REMOVED, reason)
-
-    def like(self, config: Json) -> list[Run]:
-        """The runs that were asked for with the very same settings, oldest first."""
-        return self._records.runs(digest=digest(config).hex())
 
     def note(self, run: Run, state: str, detail: str | None = None) -> None:
         """Appends a state to a run; not to one that was never on record, unless it is finished."""
@@ -481,7 +461,7 @@ class Runs:
         capitals or not. It looks at a limited number of attempts, and says how far it came."""
         wanted, escaped = words.casefold(), canonical(words).decode()[1:-1].casefold()
         fitting, number, place = list[tuple[SaidRow, str]](), 0, None
-        for row in self._records.said(LAST if before is None else before):
+        for row in self._records.spoken(LAST if before is None else before):
             if number == LOOKED_AT or len(fitting) == most:
                 return FoundAttempts(fitting, number, place)
             number, place = number + 1, row.place
@@ -498,20 +478,14 @@ class Runs:
         """Those of the journalled calls of these keys that are there."""
         return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
 
-    def reward_sums(self, run: Run, after: int, samples: int) -> Iterator[RewardSum]:
-        """The rewards of a run's attempts that were recorded after that place, added up
-        by step and problem, steps ascending: of those without a strategy whose sample is below
-        `samples`. At the price of what is new; while one state is read, none is held in memory."""
-        return self._records.reward_sums(self._known_id(run), after, samples)
-
     def reward_steps(self, run: Run, samples: int, upto: int | None) -> list[tuple[int, int]]:
         """The steps (up to one) with rewards of attempts whose sample is below `samples`,
         ascending, each with the version that they ran under: with each, where they are several."""
         return self._records.reward_steps(self._known_id(run), samples, upto)
 
     def rewards(self, run: Run, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        """The attempts that `reward_sums` adds up, by step (up to one), problem and sample,
-        with what their verdicts have under a name. While one state is read, none is held."""
+        """A run's attempts with a reward and a sample below `samples`, by step (up to one), problem
+        and sample, with what verdicts have under a name. While one state is read, none is held."""
         return self._records.rewards(self._known_id(run), samples, upto, name)
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
@@ -529,11 +503,11 @@ class Runs:
     def spent(self, run: Run | None = None) -> list[Spent]:
         """The sums of the calls of a run, or of the store, by run, step, stage and model, in the
         order of first calls. Evaluations are a stage of their own."""
-        return self._records.spent(self._known_id(run) if run else None)
+        return self._records.spent(self._id_or_none(run))
 
     def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
         """The same as `spent`, for each day."""
-        return self._records.spent_by_day(self._known_id(run) if run else None)
+        return self._records.spent_by_day(self._id_or_none(run))
 
     def spent_since(self, run: Run, after: int = 0) -> SpentTail:
         """The sums of a run's calls after a place in the journal."""
@@ -541,11 +515,11 @@ class Runs:
 
     def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
         """The sums of the calls that several endpoints have answered, by endpoint."""
-        return self._records.spent_by_endpoint(self._known_id(run) if run else None)
+        return self._records.spent_by_endpoint(self._id_or_none(run))
 
     def estimated(self, run: Run | None = None) -> int:
         """How many of these calls have tokens that were counted here, for the server told none."""
-        return self._records.estimated(self._known_id(run) if run else None)
+        return self._records.estimated(self._id_or_none(run))
 
     def sent(self, run: Run) -> list[tuple[str, Json]]:
         """The ways in which a run's requests were sent, each once, with the model."""
@@ -564,15 +538,11 @@ class Runs:
     ) -> Evaluation:
         """Records an evaluation with its scores; the same one again returns the one there."""
         with self._port.transaction():
-            evaluation = self.evaluation(version, digest)
-            if evaluation is not None:
-                return evaluation
-            now = time.time_ns() // 1000
-            new = Evaluation(0, version, dataset, digest, config, summary, now)
-            self._records.append_evaluation(new, scores)
-        evaluation = self.evaluation(version, digest)
-        assert evaluation is not None
-        return evaluation
+            if not self._records.evaluations(version, digest):
+                now = time.time_ns() // 1000
+                new = Evaluation(0, version, dataset, digest, config, summary, now)
+                self._records.append_evaluation(new, scores)
+        return self._records.evaluations(version, digest)[0]
 
     def evaluation(self, version: int, digest: str) -> Evaluation | None:
         """The evaluation of a version under these very conditions."""
@@ -589,3 +559,9 @@ class Runs:
     def scores(self, evaluation: Evaluation) -> list[Score]:
         """An evaluation's scores, by problem and sample."""
         return self._records.scores(evaluation.id)
+
+
+def _new_run(name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
+    check_name("run", name)
+    now = time.time_ns() // 1000
+    return Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)

@@ -349,8 +349,7 @@ def traffic_path(store: Path | str) -> str:
 
 
 def make_traffic_folder(store: Path | str) -> None:
-    """Makes the folder in which the traffic of a store in a database is recorded. Raises
-    StoreError."""
+    """Makes the folder for the traffic of a store in a database. Raises StoreError."""
     if not is_address(named_by(store)):
         return
     folder = os.path.dirname(traffic_path(store))
@@ -364,8 +363,7 @@ def make_traffic_folder(store: Path | str) -> None:
 
 
 def recent_call(traffic: Traffic, id: str) -> CallRecord:
-    """The call of that id, or of the only id that begins so. A whole id is waited for, a second at
-    most. Raises UnknownCall."""
+    """The call of that id, waited for a second, or the only that begins so. Raises UnknownCall."""
     deadline = time.monotonic() + WAIT
     while True:
         try:

@@ -6,7 +6,7 @@ A row knows the event it follows on and the experience's birth, so replay needs 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
 from tfgrpo.store.canonical import (
     SALT_BYTES,
@@ -22,7 +22,6 @@ from tfgrpo.store.canonical import (
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.walks import contains_row
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import (
     EVENT_SCHEMA,
     SIGNATURE,
@@ -38,6 +37,9 @@ from tfgrpo.store.records import (
     lane_of,
     lane_start,
 )
+
+if TYPE_CHECKING:
+    from tfgrpo.store.port import Port
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
@@ -64,6 +66,17 @@ def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
         (op, experience, None if sealed is None else sealed.hex(), evidence, schema)
         for _, op, experience, _, _, evidence, _, _, sealed, _, schema in rows
     ]
+
+
+def content_of(
+    version: Version,
+    schema: int,
+    parents: Sequence[bytes],
+    meta: str | None,
+    rows: Iterable[EventRow],
+) -> VersionContent:
+    """What a version's digest covers: beside its own fields its parents' digests and its events."""
+    return VersionContent(schema, parents, *version[6:9], meta, event_contents(rows))
 
 
 def event_rows(

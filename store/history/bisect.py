@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.history import bisect
 from tfgrpo.store.history.walks import Parents, ancestor_numbers, common_ancestor, parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -173,11 +172,11 @@ def progress(
     if search.bad is None or not search.good:
         return BisectProgress((), None, None)
     parents = parents or parents_reader(store)
-    among = bisect.suspects(parents, search.bad, search.good)
+    among = suspects(parents, search.bad, search.good)
     if len(among) == 1:
         return BisectProgress(tuple(among), None, among[0])
     untried = set(among) - search.skipped - set(unknown)
-    return BisectProgress(tuple(among), bisect.choose(parents, among, untried), None)
+    return BisectProgress(tuple(among), choose(parents, among, untried), None)
 
 
 def _with(

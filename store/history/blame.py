@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.damaged_values import whole
 from tfgrpo.store.history import replay
-from tfgrpo.store.history.library_order import arranged, listed
+from tfgrpo.store.history.library_order import arranged, is_digest, listed
 from tfgrpo.store.history.walks import row_ranges, row_within, version_of_row, whole_history
 from tfgrpo.store.records import OPS, Event, EventRow, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.strange_values import whole
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 """Where events lie: (after, upto] of rows."""
@@ -74,9 +74,9 @@ class Origins:
             return self._store.version(version.merged)
         evidence = event.evidence or {}
         digest = evidence.get("version")
-        if len(evidence) != 1 or not isinstance(digest, str) or len(digest) != 64:
+        if len(evidence) != 1 or not is_digest(digest):
             return None
-        there = self._store.port.versions_by_digest(digest, 1) if _is_hex(digest) else []
+        there = self._store.port.versions_by_digest(digest, 1)
         return there[0] if there and there[0].number < version.number else None
 
     def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
@@ -147,10 +147,6 @@ def count_keeps(
             counts[id] += keeps.get(row, 0)
         depth += 1
     return counts
-
-
-def _is_hex(text: str) -> bool:
-    return not text.strip("0123456789abcdef")
 
 
 class Confirmed(NamedTuple):

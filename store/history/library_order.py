@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
@@ -45,7 +45,7 @@ def listed(port: Port, version: Version) -> Sequence[str]:
     order: Sequence[str] | None = version.meta.get(ORDER)
     if order is None and ORDERED in version.meta:
         digest = version.meta[ORDERED]
-        there = port.versions_by_digest(digest, 1) if _is_digest(digest) else []
+        there = port.versions_by_digest(digest, 1) if is_digest(digest) else []
         order = there[0].meta.get(ORDER) if there else None
         if order is None:
             raise damage_error(f"the order of {version.name} is missing")
@@ -64,8 +64,7 @@ def arranged(shapes: Iterable[Shape], order: Sequence[str]) -> list[Shape]:
 
 
 def problem(meta: Json, before: str | None) -> str | None:
-    """The mistake in the order that a version records, if any; `before` is the `source` of its
-    first parent."""
+    """The mistake in a version's order, if any; `before` is the `source` of its first parent."""
     if ORDER in meta and not (_is_list_of_ids(meta[ORDER]) and ORDERED not in meta):
         return "its order is no list of experiences"
     if ORDERED in meta and meta[ORDERED] != before:
@@ -129,7 +128,8 @@ def _is_list_of_ids(value: object) -> bool:
     return len(set(value)) == len(value)
 
 
-def _is_digest(text: object) -> bool:
+def is_digest(text: object) -> TypeGuard[str]:
+    """Whether something is a version's digest in hex."""
     return isinstance(text, str) and len(text) == 64 and not text.strip("0123456789abcdef")
 
 

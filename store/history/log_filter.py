@@ -69,10 +69,13 @@ def marked(
     store: Store, versions: Iterable[Version], filter: Filter
 ) -> Iterator[tuple[Version, bool]]:
     """Versions that come newest first, each with whether it fits, down to the last that can."""
-    holding = None if filter.experience is None else _holding(store, filter)
-    oldest = min(holding, default=None) if holding is not None else 0
-    if oldest is None:
-        return
+    holding, oldest = None, 0
+    if filter.experience is not None:
+        history = store.history(filter.experience)
+        holding = {event.version for event in history if filter.fits_event(event)}
+        if not holding:
+            return
+        oldest = min(holding)
     bounded = False
     for version in versions:
         if filter.since is not None and version.time < filter.since and not bounded:
@@ -84,11 +87,6 @@ def marked(
         if version.number < oldest:
             return
         yield version, _fits(store, version, filter, holding)
-
-
-def _holding(store: Store, filter: Filter) -> set[int]:
-    assert filter.experience is not None
-    return {e.version for e in store.history(filter.experience) if filter.fits_event(e)}
 
 
 def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | None) -> bool:

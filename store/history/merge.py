@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import word_diff
 from tfgrpo.store.history.library_order import MergedOrder, ids_of, merged_order
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.history.walks import common_ancestor
 from tfgrpo.store.records import Json, Library, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 
 ORDER_CONFLICTS = "order_conflicts"

@@ -91,9 +91,8 @@ def unprotect(store: Store, kind: NameKind, name: str) -> bool:
 
 
 def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
-    """Renames a branch or tag, as one operation; HEAD and a protection go with it. Raises
-    UnknownRevision, ProtectedName, and InvalidName when `new` is taken or no name, or an unfinished
-    run grows the branch."""
+    """Renames a branch or tag; HEAD and a protection go with it. Raises UnknownRevision,
+    ProtectedName, and InvalidName when `new` is taken or none, or an unfinished run grows it."""
     prefix = PREFIX[kind]
     with store.port.transaction():
         version = _there(store, kind, old)

@@ -112,8 +112,8 @@ class LiveEvents:
 
 
 def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
-    """The library in force at a version. What is in `known` is not read again, and what is read is
-    added to it. Raises StoreError."""
+    """The library at a version. What is read is added to `known`, and not read again. Raises
+    StoreError."""
     known = known or LiveEvents()
     with without_gc():
         live = live_rows(port, version.position)

@@ -1,98 +1,46 @@
-"""The port over one library of a PostgreSQL database."""
+"""The port over one library of a PostgreSQL database, and the journal's writer: one statement a
+batch, and no lock that another writer waits for. A row that is there stays as it is, so a batch of
+an unknown fate is simply sent again."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import errors
+
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.address import Address, parse_address
-from tfgrpo.store.errors import StoreError
-from tfgrpo.store.postgres import checks, occurrences
-from tfgrpo.store.postgres.changes import Changes
-from tfgrpo.store.postgres.journal import PostgresRecords
-from tfgrpo.store.postgres.members import PostgresMembers
-from tfgrpo.store.postgres.session import Session, has_schema, lost_error, prepare
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.port import CallValues, RolloutValues
+from tfgrpo.store.postgres.session import (
+    Changes,
+    Session,
+    has_schema,
+    lost_error,
+    prepare,
+    translated,
+)
+from tfgrpo.store.postgres.storage import PostgresMembers, PostgresStorage
 from tfgrpo.store.records import Version
-from tfgrpo.store.sql.names import SqlRedactions
-from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, Values
-from tfgrpo.store.sql.rows import VERSION_COLUMNS, version_of
+from tfgrpo.store.sql.port import (
+    VERSION_COLUMNS,
+    Dialect,
+    SqlCounts,
+    SqlPort,
+    SqlRedactions,
+    version_of,
+)
+from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
+from tfgrpo.store.text_occurrences import REPLACED, Occurrence, clean_json, cleaned, reason_to_stay
 
 if TYPE_CHECKING:
     import re
-
-    from tfgrpo.store.address import Address
-    from tfgrpo.store.defects import Defect
-    from tfgrpo.store.text_occurrences import Occurrence
-
-
-GONE = 30
-"""Seconds after which the database asks a silent machine whether it is there; it does so four times
-at most."""
-
-
-@contextmanager
-def hold(address: Address, name: str, ours: dict[str, Session]) -> Iterator[bool]:
-    """Tries to take the lock of that name; yields whether it was free, and has its connection in
-    `ours` meanwhile. Raises StoreError."""
-    session = Session(address)
-    try:
-        free = _take(session, name)
-        if free:
-            ours[name] = session
-        yield free
-    finally:
-        if ours.get(name) is session:
-            del ours[name]
-        session.roll_back()  # the database notices a closed connection some time later
-        session.close()
-
-
-def is_ours(name: str, ours: dict[str, Session]) -> bool:
-    """Whether the lock of that name, which was taken, is held still. One whose connection
-    was lost is taken again where nobody else has it by now. Raises StoreError."""
-    session = ours.get(name)
-    if session is None:
-        return False
-    opened = session.opened
-    session.row("select 1")
-    return session.opened == opened or _take(session, name)
-
-
-def _take(session: Session, name: str) -> bool:
-    """Takes a lock for its connection's life; returns whether it was free. Raises StoreError."""
-    session.close()
-    session.execute(
-        f"begin; set local idle_in_transaction_session_timeout = 0;"
-        f" set local tcp_keepalives_idle = {GONE};"
-        f" set local tcp_keepalives_interval = {GONE // 3};"
-        f" set local tcp_keepalives_count = 3"
-    )
-    opened = session.opened
-    (free,) = session.row(f"select pg_try_advisory_xact_lock({_key(session, name)})")
-    if session.opened != opened:  # outside of the transaction, then: given back at once
-        raise lost_error(session.address)
-    return bool(free)
-
-
-def is_held(session: Session, name: str) -> bool:
-    """Whether some process holds the lock of that name. Raises StoreError."""
-    key = _key(session, name) & (1 << 64) - 1
-    (there,) = session.row(
-        "select exists (select 1 from pg_locks l join pg_database d on d.oid = l.database"
-        " where d.datname = current_database() and l.locktype = 'advisory' and l.granted"
-        " and l.objsubid = 1 and l.classid::bigint = %s and l.objid::bigint = %s)",
-        (key >> 32, key & (1 << 32) - 1),
-    )
-    return bool(there)
-
-
-def _key(session: Session, name: str) -> int:
-    text = f"{session.address.schema}/{name}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)
-
 
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
@@ -103,6 +51,59 @@ TYPES = {
 """The types of the columns of a table that rows are appended to."""
 REMEMBERED = 20_000
 """Versions that are remembered at most."""
+REDACTED_TABLES = ["events", *sorted({table for table, _ in REPLACED})]
+"""The tables that a redaction takes a text out of."""
+KEYS = {
+    "versions": "number",
+    "runs": "id",
+    "journal": "id",
+    "rollouts": "id",
+    "evaluations": "id",
+    "scores": "evaluation",
+    **dict.fromkeys(("events", "reflog", "redactions", "run_states", "decisions"), "row"),
+}
+
+
+PATIENCE = 90.0
+"""Seconds for which a batch is sent again while the database is away."""
+PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between two attempts; the last is for all that follow."""
+
+CALL_TYPES = (
+    "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
+)
+ROLLOUT_TYPES = "bigint bigint text bigint bigint text text float8 text bigint"
+SINCE = """
+run = ? and (tx > ? and tx < ?
+    or ? = 0 and tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+"""
+"""Rows after a place that no other can come before any more. Numbers that this server has not
+reached are of another one, from which the rows were restored: they are read once."""
+OPEN = """
+select least(next, min(next - ((next %% 4294967296) - xid + 4294967296) %% 4294967296))
+from (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) n left join (
+    select t.transactionid::text::bigint as xid from pg_locks r join pg_locks t
+        on t.virtualtransaction = r.virtualtransaction and t.locktype = 'transactionid'
+            and t.mode = 'ExclusiveLock' and t.granted
+    where r.locktype = 'relation' and r.relation = ?::regclass and r.mode = 'RowExclusiveLock'
+        and r.database = (select oid from pg_database where datname = current_database())
+) w on true group by next
+"""
+"""The first transaction that may still write to a table, here or after this query's moment."""
+
+
+def _unnested(types: str) -> str:
+    return f"select * from unnest({', '.join(f'%s::{type}[]' for type in types.split())})"
+
+
+APPEND = f"""
+with t as (
+    insert into @.texts (digest, text) {_unnested("bytea text")} on conflict do nothing
+), j as (
+    insert into @.journal ({CALL_COLUMNS}) {_unnested(CALL_TYPES)} on conflict do nothing
+)
+insert into @.rollouts ({ROLLOUT_COLUMNS}) {_unnested(ROLLOUT_TYPES)} on conflict do nothing
+"""
 
 
 def _json(column: str) -> str:
@@ -134,61 +135,60 @@ DIALECT = Dialect(
 )
 
 
-class PostgresPort(SqlPort):
+class PostgresPort(Session, SqlPort):
     """The port over one library of a database. One instance belongs to one thread at a time."""
 
     dialect = DIALECT
 
     def __init__(
-        self, place: Address | Session | str, *, create: bool = False, watching: bool = False
+        self,
+        place: Address | str,
+        *,
+        create: bool = False,
+        watching: bool = False,
+        unprepared: bool = False,
     ) -> None:
-        known = parse_address(place) if isinstance(place, str) else place
-        self.session = known if isinstance(known, Session) else Session(known)
-        self.address = self.session.address
-        self._changes = Changes(self.session)
-        self._reading = False
-        self._moved = False
+        """`unprepared` is for who asks whether the library is there."""
+        super().__init__(parse_address(place) if isinstance(place, str) else place)
+        self._changes = Changes(self)
+        self._reading = self._moved = False
         self._versions: dict[int, Any] = {}
+        if unprepared:
+            return
         try:
-            prepare(self.session, create=create, watching=watching)
+            prepare(self, create=create, watching=watching)
         except BaseException:
-            self.session.close()
+            self.close()
             raise
 
-    @staticmethod
-    def is_there(address: str) -> bool:
+    @classmethod
+    def is_there(cls, address: str) -> bool:
         """Whether a library is in the database of its address. Raises StoreError."""
-        with closing(Session(parse_address(address))) as session:
-            return has_schema(session)
+        with closing(cls(address, unprepared=True)) as port:
+            return has_schema(port)
 
     @classmethod
     @contextmanager
     def new(cls, address: str, there_already: StoreError) -> Iterator[PostgresPort]:
         """A library that one transaction makes, which ends with this. Raises `there_already`."""
-        with closing(Session(parse_address(address))) as session, session.writing():
-            if has_schema(session):
+        with closing(cls(address, unprepared=True)) as port, port.writing():
+            if has_schema(port):
                 raise there_already
-            yield cls(session, create=True)
+            prepare(port, create=True)
+            yield port
 
     def members(self) -> PostgresMembers:
         """Who may do what in the library."""
         return PostgresMembers(self)
 
-    def close(self) -> None:
-        self.session.close()
-
-    @property
-    def in_transaction(self) -> bool:
-        return self.session.in_transaction
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         assert not self._reading, "nothing is written while one state is read"
-        if self.session.in_transaction:  # joins the one that is open
+        if self.in_transaction:  # joins the one that is open
             yield
             return
         self._moved = False
-        with self.session.writing(self._commit):
+        with self.writing(self._commit):
             yield
 
     def _commit(self) -> str:
@@ -197,10 +197,10 @@ class PostgresPort(SqlPort):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        if self.session.in_transaction:  # joins the one that is open
+        if self.in_transaction:  # joins the one that is open
             yield
             return
-        with self.session.reading():
+        with self.begun("begin isolation level repeatable read read only", lambda: "commit"):
             self._reading = True
             try:
                 yield
@@ -214,22 +214,10 @@ class PostgresPort(SqlPort):
     def changes(self) -> int:
         return self._changes.count()
 
-    def rows(self, query: str, values: Values = ()) -> list[Any]:
-        return self.session.rows(query, values)
-
-    def row(self, query: str, values: Values = ()) -> Any:
-        return self.session.row(query, values)
-
-    def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
-        return self.session.stream(query, values)
-
-    def execute(self, query: str, values: Values = ()) -> None:
-        self.session.execute(query, values)
-
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
             arrays = ", ".join(f"%s::{type}[]" for type in TYPES[table].split())
-            self.session.execute(
+            self.execute(
                 f"insert into @.{table} ({columns}) select * from unnest({arrays})",
                 [list(column) for column in zip(*rows, strict=True)],
             )
@@ -248,7 +236,7 @@ class PostgresPort(SqlPort):
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
         wanted = sorted(set(numbers))
-        if self.session.in_transaction and not self._reading:  # some may yet be rolled back
+        if self.in_transaction and not self._reading:  # some may yet be rolled back
             return super().versions_at(wanted)
         there = self._versions  # which never change, so a history is walked again for nothing
         if len(there) > REMEMBERED:
@@ -306,58 +294,158 @@ class PostgresRedactions(SqlRedactions):
         ]
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        return list(occurrences.occurrences(self._port.session, pattern))
+        columns = self._port.rows(
+            "select table_name::text, column_name::text from information_schema.columns"
+            " where table_schema = %s and data_type = 'text' order by table_name, ordinal_position",
+            (self._port.address.schema,),
+        )
+        places = []
+        for table, column in columns:
+            if table == "events" and column in ("text", "reason"):
+                continue
+            key = KEYS.get(table, "0::bigint")
+            query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
+            for row, text in self._port.stream(query):
+                if pattern.search(text):
+                    places.append(Occurrence(table, column, row, reason_to_stay(table, column)))
+        return places
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        self._port.moved()
-        occurrences.replace(self._port.session, pattern)
-
-    def rewrite(self) -> bool:
-        return occurrences.rewrite(self._port.session)
+        port = self._port
+        port.moved()
+        for table, column in REPLACED:
+            if table == "texts":  # below
+                continue
+            keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
+            query = f"select {keys}, {column} from @.{table} where {column} is not null"
+            held = [row for row in port.stream(query) if pattern.search(row[-1])]
+            for *key, value in held:
+                value = cleaned(table, column, value, pattern)
+                place = (f"{table}.{column}", [str(part) for part in key], value)
+                port.rows("select @.put_redacted(%s, %s::text[], %s)", place)
+        query = "select digest, text from @.texts"
+        for digest, text in [row for row in port.stream(query) if pattern.search(row[1])]:
+            new = clean_json(text, pattern)
+            # The old digest has no salt: a short secret could be guessed from it.
+            port.rows(
+                "select @.put_redacted_request(%s, %s, %s)",
+                (digest, hashlib.sha256(new.encode()).digest(), new),
+            )
 
     def needs_rewrite(self) -> bool:
-        return occurrences.needs_rewrite(self._port.session)
-
-
-class PostgresStorage:
-    """The library's schema itself."""
-
-    def __init__(self, port: PostgresPort) -> None:
-        self._port = port
-        self._locks: dict[str, Session] = {}
-
-    def recorder(self, number: int) -> str | None:
-        query = "select recorded_by from @.versions where number = ?"
-        return str(self._port.row(query, (number,))[0])
-
-    def evaluated(self) -> bool:
-        return self._port.row("select 1 from @.evaluations limit 1") is not None
-
-    def content(self) -> bytes:
-        raise StoreError(
-            "a store in a database is no file",
-            hint=f"copy it into one: `tfgrpo clone '{self._port.address.text}' FOLDER`",
+        # Whether a table of this role's was not written anew since the last redaction: its
+        # `relfrozenxid` is no later than the transaction that put that on record.
+        (due,) = self._port.row(
+            "with done as ("
+            " (select xmin from @.redactions order by row desc limit 1) union all"
+            " (select xmin from @.decisions where kind = 'redaction' order by row desc limit 1))"
+            " select exists (select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+            " where n.nspname = %s and c.relname = any(%s)"
+            " and pg_has_role(session_user, c.relowner, 'MEMBER')"
+            " and age(c.relfrozenxid) >= (select min(age(xmin)) from done))",
+            (self._port.address.schema, REDACTED_TABLES),
         )
+        return bool(due)
 
-    def check(self) -> list[Defect]:
-        return checks.check_storage(self._port)
+    def rewrite(self) -> bool:
+        # Nobody may be reading, and it takes the tables' owner.
+        port = self._port
+        owner = port.row(
+            "select pg_has_role(session_user, c.relowner, 'MEMBER') from pg_class c"
+            " join pg_namespace n on n.oid = c.relnamespace"
+            " where n.nspname = %s and c.relname = 'events'",
+            (port.address.schema,),
+        )
+        if owner is None or not owner[0]:
+            return False
+        with port.translating():
+            port.connection.execute("set lock_timeout = '2s'")
+            try:
+                for table in REDACTED_TABLES:
+                    port.connection.execute(port.sql(f"vacuum (full) @.{table}"))
+            except errors.LockNotAvailable:
+                return False
+            finally:
+                port.connection.execute("reset lock_timeout")
+        return not self.needs_rewrite()  # as it does where somebody reads what was there before
 
-    def checking(self) -> Callable[[], list[Defect]]:
-        return self.check
 
-    def rebuild(self) -> None:
-        with self._port.transaction():
-            checks.rebuild(self._port.session)
+class PostgresWriter:
+    """A journal's writer with a connection of its own, opened when there is something to write."""
 
-    def drop_snapshots(self) -> None:
-        with self._port.transaction():
-            self._port.execute("delete from @.snapshots")
+    def __init__(self, address: Address) -> None:
+        self._session = Session(address)
 
-    def hold(self, name: str) -> AbstractContextManager[bool]:
-        return hold(self._port.address, name, self._locks)
+    def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
+        if not calls and not rollouts:
+            return
+        values = _values(calls, rollouts)
+        deadline = time.monotonic() + PATIENCE
+        attempt = 0
+        while not self._append(values, deadline):
+            time.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            attempt += 1
 
-    def is_ours(self, name: str) -> bool:
-        return is_ours(name, self._locks)
+    def _append(self, values: list[list[Any]], deadline: float) -> bool:
+        """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
+        address = self._session.address
+        passing = (errors.DeadlockDetected, errors.SerializationFailure)
+        try:
+            connection = self._session.connection
+            connection.execute(self._session.sql(APPEND), values)
+        except passing:  # two writers met with the same rows
+            pass
+        except psycopg.OperationalError as error:
+            if not self._session.broken:
+                raise translated(error, address) from error
+            self._session.close()
+            if time.monotonic() > deadline:
+                raise lost_error(address) from error
+        except (psycopg.Error, UnicodeError) as error:
+            raise translated(error, address) from error
+        except RowRefused:
+            raise
+        except StoreError:  # no connection
+            if not self._session.opened or time.monotonic() > deadline:
+                raise
+        else:
+            return True
+        return False
 
-    def is_held(self, name: str) -> bool:
-        return is_held(self._port.session, name)
+    def close(self) -> None:
+        self._session.close()
+
+
+def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> list[list[Any]]:
+    """A batch as columns. Texts, which writers share, are in one order for all of them, so
+    that no two wait for each other."""
+    texts: dict[str, bytes] = {}
+    for call in calls:
+        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
+    shared = sorted((digest, text) for text, digest in texts.items())
+    rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
+    return [*_columns(shared, 2), *_columns(rows, 14), *_columns(rollouts, 10)]
+
+
+def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * count
+
+
+class PostgresRecords(SqlRecords):
+    """The records of a library."""
+
+    _port: PostgresPort
+
+    def writer(self) -> PostgresWriter:
+        return PostgresWriter(self._port.address)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        return self.calls_where("where key = any(?)", (list(keys),)) if keys else []
+
+    def last_key(self, column: str) -> str:
+        return f"decode({column}::json ->> -1, 'hex')"
+
+    def since(self, table: str, run: int, after: int) -> Since:
+        # The place that follows is below `open`, so nothing that comes later is missed.
+        open = self._port.number(OPEN, (f"{self._port.quoted}.{table}",))
+        return Since("least(tx, ? - 1)", (open,), SINCE, (run, after, open, after), "tx, id")

@@ -1,8 +1,13 @@
-"""A connection to the library's schema, opened again after a restart; its errors get hints here."""
+"""A connection to the library's schema, opened again after a restart; its errors get hints here.
+
+Whoever moves a name says so by `NOTIFY`. Every few seconds the database is asked whether somebody
+has committed, because a notice can be missed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -18,7 +23,7 @@ from tfgrpo.store.address import LIVENESS, password_of
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, upgrade_hint
 
 if TYPE_CHECKING:
-    import psycopg
+    from psycopg import Notify
 
     from tfgrpo.store.address import Address
 
@@ -67,12 +72,17 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 T = TypeVar("T")
+EVERY = 2.0
+"""Seconds after which the database is asked, whatever was or was not heard."""
+NEWEST = """
+select (select max(number) from @.versions), (select max(row) from @.reflog),
+    (select max(row) from @.redactions), (select max(row) from @.decisions)
+"""
 CONNECT_SECONDS = 10
 WAIT = "60s"
 """How long a writer waits for its turn."""
 IDLE = "5min"
-"""How long a transaction may stand still before the database ends it: whoever held the library's
-lock has gone without a word."""
+"""How long a transaction may stand still before the database ends it: its holder has gone."""
 
 SIGNS_OF_AWAY = (
     *("is the server running", "refused", "timeout", "timed out", "unreachable", "no route to"),
@@ -86,13 +96,14 @@ A host without an address, a user or a database that is not there is none of the
 class Session:
     """Runs queries in a library's schema, which they write as `@`, for one thread at a time."""
 
+    in_transaction = False
+
     def __init__(self, address: Address) -> None:
         self.address = address
         self.quoted = '"' + address.schema + '"'
         self.lock = int.from_bytes(
             hashlib.sha256(address.schema.encode()).digest()[:8], "big", signed=True
         )
-        self.in_transaction = False
         self.opened = 0
         self._connection: psycopg.Connection[Any] | None = None
         self._queries: dict[str, bytes] = {}
@@ -106,11 +117,6 @@ class Session:
                 raise lost_error(self.address)
             self._connection = connect(self.address)
             self.opened += 1
-        return self._connection
-
-    @property
-    def held(self) -> psycopg.Connection[Any] | None:
-        """The connection, if it was opened."""
         return self._connection
 
     @property
@@ -222,9 +228,62 @@ class Session:
         with self.begun(begin, commit):
             yield
 
-    def reading(self) -> Any:
-        """A transaction that sees one state."""
-        return self.begun("begin isolation level repeatable read read only", lambda: "commit")
+
+class Changes:
+    """Counts what others have committed, as far as this connection has heard or asked."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._channel = "tfgrpo_" + hashlib.sha256(session.address.schema.encode()).hexdigest()[:24]
+        self._listening = 0  # which connection of the session listens
+        self._polled_at = 0.0
+        self._newest: Any = None
+        self._count = 0
+        self._news = False  # by somebody else, while a query ran
+
+    @property
+    def notice(self) -> str:
+        """The statement that tells everybody who listens, when the transaction is committed."""
+        return f"notify {self._channel}"
+
+    def count(self) -> int:
+        """A number that is another one after anybody else has committed."""
+        session = self._session
+        if session.in_transaction:
+            return self._count
+        now = time.monotonic()
+        if session.broken or self._listening != session.opened:
+            session.execute(f"listen {self._channel}")
+            session.connection.add_notify_handler(self._hear)
+            self._listening = session.opened
+            self._polled_at = 0.0
+        elif self._heard():
+            self._count += 1
+        if now - self._polled_at >= EVERY:
+            newest = session.row(NEWEST)
+            if newest != self._newest:
+                self._count += 1
+            self._newest, self._polled_at = newest, now
+        return self._count
+
+    def _hear(self, notice: Notify) -> None:
+        session = self._session
+        if session.broken or notice.pid != session.connection.pgconn.backend_pid:
+            self._news = True
+
+    def _heard(self) -> bool:
+        """Takes what has arrived on the connection; returns whether another one committed."""
+        connection = self._session.connection.pgconn
+        news, self._news = self._news, False
+        try:
+            connection.consume_input()
+            while (notice := connection.notifies()) is not None:
+                news = news or notice.be_pid != connection.backend_pid
+        except psycopg.OperationalError:  # the database went away: the next count asks it
+            self._session.close()
+            self._polled_at = 0.0
+            return True
+        return news
 
 
 def connect(address: Address) -> psycopg.Connection[Any]:

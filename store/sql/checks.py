@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from tfgrpo.store.defects import Defect, attempt
+from tfgrpo.store.damaged_values import COUNTED, Defect, attempt, call_defects, is_json
 from tfgrpo.store.history.walks import contains_row
 from tfgrpo.store.records import LANE_BITS
 
@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from tfgrpo.store.port import Port
     from tfgrpo.store.sql.port import SqlPort
 
+JSON = {
+    "journal": ("answer",),
+    "rollouts": ("calls", "verdict"),
+    "evaluations": ("config", "summary"),
+    "decisions": ("content",),
+}
+"""The columns of JSON, but for that of `texts`."""
 StorageCheck: TypeAlias = Callable[[Any], Iterator[Defect]]
 """From a port of the database to what is wrong with it."""
-COUNTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def check_storage(port: SqlPort, *own: StorageCheck) -> list[Defect]:
@@ -86,8 +92,7 @@ def _births(port: SqlPort) -> Iterator[Defect]:
 
 def _names(port: SqlPort) -> Iterator[Defect]:
     """A move repeats where the name stood; a commit's move says its version's message. A commit may
-    make the branch first: that move stands at the parent, and the commit's own leaves from
-    there."""
+    make the branch first: that move stands at the parent, from where the commit's own leaves."""
     differs = port.dialect.differs
     wrong = port.rows(
         f"""
@@ -143,7 +148,7 @@ def _runs(port: SqlPort) -> Iterator[Defect]:
 def _calls(port: SqlPort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
     columns = f"id, {port.records.plain('answer')}, attempts, seconds, {', '.join(COUNTED)}"
-    yield from _call_defects(port.stream(f"select {columns} from @.journal"))
+    yield from call_defects(port.stream(f"select {columns} from @.journal"))
     keys = {key for (key,) in port.rows("select key from @.journal")}
     named = {key.hex() for key in keys if isinstance(key, bytes)}
     for id, calls in port.stream("select id, calls from @.rollouts"):
@@ -153,33 +158,3 @@ def _calls(port: SqlPort) -> Iterator[Defect]:
     for evaluation, problem, call in port.stream(query):
         if call not in keys:
             yield Defect(f"evaluation {evaluation}", f"names a call of {problem} that is not there")
-
-
-def _call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
-    """Takes rows of id, answer, attempts, seconds and the counts. An answer repeats its seconds and
-    its tokens; to those come what tries before it have cost."""
-    for id, answer, attempts, seconds, *counts in rows:
-        try:
-            fields = json.loads(answer)
-        except ValueError:  # as another check says
-            continue
-        if not isinstance(fields, dict):
-            yield Defect(f"call {id}", "has an answer that is none")
-            continue
-        own = [fields.get(name, count) for name, count in zip(COUNTED, counts, strict=True)]
-        alike = own == counts or (attempts > 1 and all(map(_no_more, own, counts)))
-        if not alike or fields.get("seconds", seconds) != seconds:
-            yield Defect(f"call {id}", "counts something else than its answer does")
-
-
-def _no_more(own: object, count: Any) -> bool:
-    return isinstance(own, int | float) and own <= count
-
-
-def is_json(text: object) -> bool:
-    """Whether a value is a text of JSON."""
-    try:
-        json.loads(text)  # type: ignore[arg-type]
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfgrpo.store.activity.decisions import Decision, DecisionFilter
 from tfgrpo.store.activity.runs import (
@@ -15,7 +15,6 @@ from tfgrpo.store.activity.runs import (
     EndpointSpent,
     Evaluation,
     RewardRow,
-    RewardSum,
     RolloutRow,
     Run,
     RunState,
@@ -30,13 +29,13 @@ from tfgrpo.store.damaged_values import check_row, check_rows, parse_json
 from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port_records import JournalWriter
+    from tfgrpo.store.port import JournalWriter
     from tfgrpo.store.sql.port import SqlPort
 
 RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
 EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
 ROLLOUT_COLUMNS = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
-DECISION_COLUMNS = "row, id, time, author, kind, subject, content, why"
+DECISION_COLUMNS = "id, time, author, kind, subject, content, why"
 SCORE_COLUMNS = "problem, sample, call, reward, answer"
 TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
 CALL_COLUMNS = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
@@ -53,10 +52,22 @@ SUMS = ", ".join(
 )
 KIND = "case when step is null then 'evaluation' else stage end"
 """The stage of a call: evaluations, which belong to no step, are one of their own."""
-SPENT = f"run, step, {KIND} kind, model, cast(sum(attempts - 1) as bigint), count(*), {SUMS}"
-BY_KIND = "group by run, step, kind, model order by min(id)"
 DAY = 86_400_000_000
 """Microseconds of a day."""
+R = TypeVar("R", bound=NamedTuple)
+SHAPES: dict[type, tuple[str, str, dict[int, str]]] = {
+    Run: ("isssissst", "runs", {6: "the settings of run {1}"}),
+    RunState: ("sSt", "states of runs", {}),
+    RolloutRow: ("iisiissRst", "rollouts", {5: "a rollout's calls", 8: "a rollout's verdict"}),
+    Call: ("bIsIsssiiiiirt", "calls", {6: "a call's answer"}),
+    Evaluation: (
+        *("iisssst", "evaluations"),
+        {4: "an evaluation's config", 5: "an evaluation's summary"},
+    ),
+    Score: ("siBRS", "scores", {}),
+    Decision: ("istssssS", "decisions", {6: "the content of decision {1}"}),
+}
+"""Of what types a record's columns are, what its rows are called, and which columns are JSON."""
 LAST_STEP = 1 << 31
 """Beyond every step."""
 COUNTED = "reward is not null and sample < ?"
@@ -104,20 +115,17 @@ class SqlRecords(ABC):
 
     # Runs:
 
-    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
-        where, values = _where(name=name, digest=digest)
-        query = f"select id, {RUN_COLUMNS} from @.runs {where} order by id"
-        return [_run(row) for row in self._port.rows(query, values)]
+    def runs(self, name: str | None = None) -> list[Run]:
+        where, values = _where(name=name)
+        return self._read(Run, f"select id, {RUN_COLUMNS} from @.runs {where} order by id", values)
 
     def append_run(self, run: Run) -> None:
-        self._append(
-            "runs", "id", RUN_COLUMNS, (*run[1:6], canonical(run.config).decode(), *run[7:])
-        )
+        values = (*run[1:6], canonical(run.config).decode(), *run[7:])
+        self._append("runs", "id", RUN_COLUMNS, values)
 
     def states(self, run: int) -> list[RunState]:
         query = "select state, detail, time from @.run_states where run = ? order by row"
-        rows = self._port.rows(query, (run,))
-        return [RunState._make(row) for row in check_rows(rows, "sSt", "states of runs")]
+        return self._read(RunState, query, (run,))
 
     def append_state(self, run: int, state: RunState) -> None:
         self._append("run_states", "row", "run, state, detail, time", (run, *state))
@@ -129,15 +137,17 @@ class SqlRecords(ABC):
         self._port.execute(query, (number, *values))
         return number
 
+    def _read(self, kind: type[R], query: str, values: Sequence[object]) -> list[R]:
+        return _records(kind, self._port.rows(query, values))
+
     # Rollouts:
 
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
         where, values = _where(run=run, step=step, problem=problem)
         query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
-        rows = self._port.rows(query, values)
-        return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
+        return self._read(RolloutRow, query, values)
 
-    def said(self, before: int) -> Iterator[SaidRow]:
+    def spoken(self, before: int) -> Iterator[SaidRow]:
         answer = self.plain("coalesce(j.answer, '')")
         rows = self._port.stream(
             "select r.id, r.run, r.step, r.problem, r.sample,"
@@ -160,24 +170,10 @@ class SqlRecords(ABC):
         attempts = [AttemptMark._make(row[1:]) for row in checked]
         return AttemptTail(_last(rows, after), attempts)
 
-    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
-        since = self.since("rollouts", run, after)
-        rows = self._port.stream(
-            "select max(place), step, problem, max(version),"
-            " sum(case when plain and reward > 0.5 then 1 else 0 end),"
-            " sum(case when plain then 1 else 0 end)"
-            f" from (select {since.place} as place, step, problem, version, reward,"
-            f" {COUNTED} as plain from @.rollouts where {since.where}) r"
-            " group by step, problem order by step",
-            (*since.of_place, samples, *since.values),
-        )
-        for row in rows:
-            yield RewardSum._make(check_row(row, "iisiii", "rollouts"))
-
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
         rows = self._port.rows(
-            "select step, version from @.rollouts where run = ? and step <= ? and sample < ?"
-            " and reward is not null group by step, version order by step, version",
+            f"select step, version from @.rollouts where run = ? and step <= ? and {COUNTED}"
+            " group by step, version order by step, version",
             (run, LAST_STEP if upto is None else upto, samples),
         )
         return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
@@ -213,7 +209,7 @@ class SqlRecords(ABC):
             f" join @.texts t on t.{self._port.dialect.text_key} = request {where}",
             values,
         )
-        return [_call(self.unpacked_call(row)) for row in rows]
+        return _records(Call, [self.unpacked_call(row) for row in rows])
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         where, values = _where(run=run, step=step)
@@ -226,32 +222,36 @@ class SqlRecords(ABC):
 
     def spent(self, run: int | None) -> list[Spent]:
         where, values = _where(run=run)
-        rows = self._port.rows(f"select {SPENT} from @.journal {where} {BY_KIND}", values)
-        return [_spent(row) for row in rows]
+        return [spent for _, spent in self._spent("0", f"@.journal {where}", "", values)]
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
         where, values = _where(run=run)
-        query = f"select time / {DAY} as day, {SPENT} from @.journal {where}"
-        rows = self._port.rows(f"{query} {BY_KIND.replace('by run', 'by day, run')}", values)
-        return [DaySpent(row[0], _spent(row[1:])) for row in rows]
+        sums = self._spent(f"time / {DAY}", f"@.journal {where}", "first, ", values)
+        return [DaySpent(day, spent) for day, spent in sums]
 
     def spent_since(self, run: int, after: int) -> SpentTail:
         since = self.since("journal", run, after)
-        rows = self._port.rows(
-            f"select max({since.place}), {SPENT} from @.journal where {since.where} {BY_KIND}",
-            (*since.of_place, *since.values),
-        )
-        return SpentTail(_last(rows, after), [_spent(row[1:]) for row in rows])
+        values = (*since.of_place, *since.values)
+        sums = self._spent(f"max({since.place})", f"@.journal where {since.where}", "", values)
+        return SpentTail(_last(sums, after), [spent for _, spent in sums])
 
     def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
         where, values = _where(run=run)
         answers, condition, endpoint = self._answers(where, "endpoint", "string")
+        sums = self._spent(endpoint, f"{answers} where {condition}", "first, ", values)
+        return [EndpointSpent(endpoint, spent) for endpoint, spent in sums]
+
+    def _spent(
+        self, first: str, calls: str, by: str, values: Sequence[object]
+    ) -> list[tuple[Any, Spent]]:
+        """Something of calls, and their sums: by run, step, kind and model, and `by` more."""
         rows = self._port.rows(
-            f"select {endpoint} endpoint, {SPENT} from {answers} where {condition}"
-            f" {BY_KIND.replace('by run', 'by endpoint, run')}",
+            f"select {first} as first, run, step, {KIND} kind, model,"
+            f" cast(sum(attempts - 1) as bigint), count(*), {SUMS} from {calls}"
+            f" group by {by}run, step, kind, model order by min(id)",
             values,
         )
-        return [EndpointSpent(row[0], _spent(row[1:])) for row in rows]
+        return [(row[0], Spent._make((*row[1:6], Usage._make(row[6:])))) for row in rows]
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)
@@ -274,8 +274,7 @@ class SqlRecords(ABC):
         return [(model, parse_json(how, "a call's answer")) for model, how in rows]
 
     def _answers(self, where: str, name: str, kind: str) -> tuple[str, str, str]:
-        """The journal with answers as `said`, whether one has something of that name and kind,
-        and what it is."""
+        """The journal with answers as `said`, whether one has such a member, and what it is."""
         dialect = self._port.dialect
         answers = f"(select *, {self.plain('answer')} said from @.journal {where}) a"
         return answers, dialect.kind("said", name, kind), dialect.member("said", name)
@@ -287,8 +286,7 @@ class SqlRecords(ABC):
     ) -> list[Evaluation]:
         where, values = _where(version=version, digest=digest)
         query = f"select id, {EVALUATION_COLUMNS} from @.evaluations {where} order by id"
-        rows = self._port.rows(query, values)
-        return [_evaluation(row) for row in check_rows(rows, "iisssst", "evaluations")]
+        return self._read(Evaluation, query, values)
 
     def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
         config, summary = canonical(evaluation.config), canonical(evaluation.summary)
@@ -298,24 +296,21 @@ class SqlRecords(ABC):
         self._port.insert("scores", f"evaluation, {SCORE_COLUMNS}", rows)
 
     def scores(self, evaluation: int) -> list[Score]:
-        rows = self._port.rows(
-            f"select {SCORE_COLUMNS} from @.scores where evaluation = ? order by problem, sample",
-            (evaluation,),
-        )
-        return [Score._make(row) for row in check_rows(rows, "siBRS", "scores")]
+        query = f"select {SCORE_COLUMNS} from @.scores where evaluation = ?"
+        return self._read(Score, f"{query} order by problem, sample", (evaluation,))
 
     # Decisions:
 
     def decisions(self, which: DecisionFilter) -> list[Decision]:
         where, values = _where(kind=which.kind, subject=which.subject)
-        query = f"select {DECISION_COLUMNS} from @.decisions {where} order by row"
-        rows = check_rows(self._port.rows(query, values), "istssssS", "decisions")
-        return [_decision(row) for row in rows if row[2] >= which.since]
+        since = f"{where} {'and' if where else 'where'} time >= ?"
+        query = f"select row, {DECISION_COLUMNS} from @.decisions {since} order by row"
+        return self._read(Decision, query, (*values, which.since))
 
     def append_decision(self, decision: Decision) -> int:
         self._port.moved()
         values = (*decision[1:6], canonical(decision.content).decode(), decision.why)
-        return self._append("decisions", "row", DECISION_COLUMNS.removeprefix("row, "), values)
+        return self._append("decisions", "row", DECISION_COLUMNS, values)
 
 
 def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
@@ -325,36 +320,19 @@ def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
     return f"where {clause}" if clause else "", tuple(given.values())
 
 
-def _last(rows: list[Any], after: int) -> int:
+def _last(rows: Sequence[Any], after: int) -> int:
     return max((row[0] for row in rows), default=after)
 
 
-def _run(row: tuple[Any, ...]) -> Run:
-    check_row(row, "isssissst", "runs")
-    return Run._make((*row[:6], parse_json(row[6], f"the settings of run {row[1]}"), *row[7:]))
-
-
-def _spent(row: tuple[Any, ...]) -> Spent:
-    return Spent._make((*row[:5], Usage._make(row[5:])))
-
-
-def _call(row: tuple[Any, ...]) -> Call:
-    check_row(row, "bIsIsssiiiiirt", "calls")
-    return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
-
-
-def _rollout(row: tuple[Any, ...]) -> RolloutRow:
-    calls = parse_json(row[5], "a rollout's calls", list)
-    verdict = parse_json(row[8], "a rollout's verdict")
-    return RolloutRow._make((*row[:5], tuple(calls), *row[6:8], verdict, row[9]))
-
-
-def _evaluation(row: tuple[Any, ...]) -> Evaluation:
-    config = parse_json(row[4], "an evaluation's config")
-    summary = parse_json(row[5], "an evaluation's summary")
-    return Evaluation._make((*row[:4], config, summary, row[6]))
-
-
-def _decision(row: tuple[Any, ...]) -> Decision:
-    content = parse_json(row[6], f"the content of decision {row[1]}")
-    return Decision._make((*row[:6], content, row[7]))
+def _records(kind: type[R], rows: list[Any]) -> list[R]:
+    """Rows as the records that they hold. Raises StoreError."""
+    shape, what, parsed = SHAPES[kind]
+    records = []
+    for row in check_rows(rows, shape, what):
+        values = list(row)
+        for column, called in parsed.items():
+            of = list if called == "a rollout's calls" else dict
+            value = parse_json(row[column], called.format(*row), of)
+            values[column] = tuple(value) if of is list else value
+        records.append(kind._make(values))
+    return records

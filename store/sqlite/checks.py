@@ -1,40 +1,150 @@
-"""How a file is checked beside `sql/checks.py`: its schema, and SQLite's own checks."""
+"""How a file is checked beside `sql/checks.py`: by SQLite's own checks, and for what a file from
+others may have in it that computes: views, triggers, indexes of expressions.
+
+Such a schema is code, and what it computes may never end. A file is compared with what we make
+before a row of it is read, and SQLite's own defences are set
+(https://sqlite.org/security.html).
+"""
 
 from __future__ import annotations
 
-import threading
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.defects import Defect, attempt
-from tfgrpo.store.sql.checks import check_storage as sql_checks
-from tfgrpo.store.sqlite.foreign_schema import foreign, schema
-from tfgrpo.store.sqlite.packed_texts import define_plain
+from tfgrpo.migrations import DIGEST
+from tfgrpo.store.damaged_values import Defect, attempt
+from tfgrpo.store.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.sqlite.port import SqlitePort
 
-JSON = {
-    "journal": ("answer",),
-    "rollouts": ("calls", "verdict"),
-    "evaluations": ("config", "summary"),
-    "texts": ("text",),
-    "decisions": ("content",),
-}
+Schema: TypeAlias = dict[tuple[str, str], str]
+
+TABLES = (
+    *("decisions", "evaluations", "events", "journal", "lanes", "redactions", "reflog"),
+    *("remotes", "rollouts", "run_states", "runs", "scores", "snapshots", "texts", "versions"),
+)
+"""The tables of a store, as the migrations make them."""
+
+LARGEST = 1 << 28
+"""Bytes that a value may have: four times a response as large as any that is taken."""
+STEPS = 200_000
+"""Steps of SQLite's machine, a few milliseconds, after which Ctrl-C is looked for."""
 
 
-def check_storage(port: SqlitePort) -> list[Defect]:
+def defend(connection: sqlite3.Connection) -> None:
+    """Has SQLite trust no schema, make no value without bound, and look for Ctrl-C: a signal's
+    handler runs in the function that it asks, and an error there ends the statement."""
+    connection.execute("pragma trusted_schema = off")
+    connection.execute("pragma cell_size_check = on")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 4)
+    connection.set_progress_handler(_go_on, STEPS)
+
+
+def _go_on() -> int:
+    return 0
+
+
+def schema(connection: sqlite3.Connection | None) -> Schema:
+    """(type, name) → SQL of a store's schema; without a connection, of what the migrations make.
+    Left out is what SQLite and sqlite-utils keep: statistics, and which migrations have run."""
+    if connection is None:
+        from sqlite_utils import Database
+
+        from tfgrpo.migrations.migrations import migrations
+
+        database = Database(memory=True)
+        migrations.apply(database)
+        connection = database.conn
+    rows = connection.execute(
+        "select type, name, coalesce(sql, '') from sqlite_master"
+        " where name not glob 'sqlite_stat*' and name not glob 'sqlite_autoindex_*'"
+        " and (type, name) <> ('table', '_sqlite_migrations')"
+    ).fetchall()
+    return {(kind, name): sql for kind, name, sql in rows}
+
+
+def digest(schema: Schema) -> str:
+    """The SHA-256 of a schema. To load `hashlib` takes longer than to read a log."""
+    content = repr(sorted(schema.items())).encode()
+    for module in ("_sha2", "_sha256", "hashlib"):
+        with suppress(ImportError):
+            return str(__import__(module).sha256(content).hexdigest())
+    raise AssertionError("hashlib is part of Python")
+
+
+def refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
+    """Raises StoreError for a store whose rows would be computed as they are read, which not even
+    a check could do: by a view in a table's place, a virtual table or a generated column."""
+    places = ",".join("?" * len(TABLES))
+    computed = connection.execute(
+        f"select m.name from sqlite_master m where (m.type = 'view' and m.name in ({places}))"
+        " or (m.type = 'table' and m.sql like 'create virtual%')"
+        " or (m.type = 'table' and exists"
+        " (select 1 from pragma_table_xinfo(m.name) where hidden > 0))",
+        TABLES,
+    ).fetchone()
+    if computed is not None:
+        raise StoreError(
+            f"{path} is no store of ours: {computed[0]!r} in it is not a plain table",
+            hint="it may be hostile: do not open it with other programs either",
+        )
+
+
+def refuse_foreign(
+    connection: sqlite3.Connection, path: Path | str, expected: Callable[[], Schema] | None = None
+) -> None:
+    """Raises StoreError for a schema that computes anywhere as `expected` does not, which is what
+    the migrations make. Nothing but the schema is read for this."""
+    there = schema(connection)
+    if expected is None and digest(there) == DIGEST:
+        return
+    for one in foreign(connection, there, expected() if expected else schema(None)):
+        raise StoreError(
+            f"{path} is not as we make it: its {one} is none of ours, and may compute for ever",
+            hint="`tfgrpo fsck --repair` takes out of a store what is no table",
+        )
+
+
+def foreign(connection: sqlite3.Connection, there: Schema, expected: Schema) -> list[str]:
+    """All that computes in a schema and is not as expected: views, triggers, indexes of a part or
+    an expression, and what of ours has another text. A plain table or index does not compute."""
+    others = [one for one, sql in sorted(there.items()) if expected.get(one) != sql]
+    return [
+        f"{kind} {name}"
+        for kind, name in others
+        if kind in ("view", "trigger") or (kind, name) in expected or _is_part(connection, name)
+    ]
+
+
+def _is_part(connection: sqlite3.Connection, name: str) -> bool:
+    query = (
+        "select 1 from sqlite_master where type = 'index' and name = :name and (sql like '%where%'"
+        " or exists (select 1 from pragma_index_xinfo(:name) where cid = -2))"
+    )
+    return connection.execute(query, {"name": name}).fetchone() is not None
+
+
+def check_file(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
+    from tfgrpo.store.sql.checks import check_storage
+    from tfgrpo.store.sqlite.packed_texts import define_plain
+
     define_plain(port.connection)
-    return sql_checks(port, _schema, _file, _json)
+    return check_storage(port, _schema, _file, _json)
 
 
 def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     """Begins to check the storage at `path` in a thread, whose work is SQLite's for the most part
     and leaves the interpreter to others; returns what waits for its end."""
+    import threading
+
     from tfgrpo.store.sqlite.port import SqlitePort
 
     defects: list[Defect] = []
@@ -44,7 +154,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
         port = SqlitePort(path, unchecked=True)
         try:
             with port.reading():
-                yield from check_storage(port)
+                yield from check_file(port)
         finally:
             port.close()
 
@@ -103,7 +213,9 @@ def _schema(port: SqlitePort) -> Iterator[Defect]:
 
 
 def _json(port: SqlitePort) -> Iterator[Defect]:
-    for table, columns in JSON.items():
+    from tfgrpo.store.sql.checks import JSON
+
+    for table, columns in {**JSON, "texts": ("text",)}.items():
         for column in columns:
             query = f"select id from {table} where not json_valid(plain({column}))"
             for (id,) in port.rows(query):

@@ -1,24 +1,54 @@
 """The store's file: opening it, making and migrating its schema, one writer at a time; SQLite's
-errors get hints here."""
+errors get hints here.
+
+A reader of a write-ahead log needs the log's index beside it, and makes it where nobody else has.
+In a folder that cannot be written the file can be read alone, as long as nothing is in its log and
+nobody writes to it meanwhile (https://sqlite.org/wal.html, "Read-Only Databases"): so that is asked
+for before every statement.
+
+Writers take turns in the order in which they came: SQLite alone gives the file to whoever tries
+at the right instant, who is mostly the one that has just committed.
+
+A writer queues with locks on single bytes of a file beside the store:
+
+1. its *ticket* is the time at which it came: it locks the byte at that offset for itself; 2. it
+then asks to share every byte before its own. That is granted when nobody who came earlier holds a
+ticket, and keeps out who read the clock earlier and locks later.
+
+The file stays empty, and a ticket is gone when its process is. Where there is no such queue
+(another system or file system), writers compete as SQLite lets them.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.damaged_values import damage_error
-from tfgrpo.store.errors import RowRefused, StoreError, advice
-from tfgrpo.store.sqlite.foreign_schema import defend, refuse_computed, refuse_foreign, schema
-from tfgrpo.store.sqlite.read_only_folder import UnchangingFile, folder_of, open_database, use_wal
-from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
+from tfgrpo.store.errors import FileChanged, RowRefused, StoreError, advice
+from tfgrpo.store.sqlite.checks import defend, refuse_computed, refuse_foreign
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+State: TypeAlias = tuple[int, int, int, bool]
+PATIENCE_SECONDS, PAUSE_SECONDS = 60.0, 0.01
+SUFFIX = "-queue"
+OPEN_FILE_LOCKS = hasattr(fcntl, "F_OFD_SETLKW")
+"""Whether locks can be an open file's: those of a process would not tell two threads apart."""
+FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+PATIENCE = 60.0
+"""Seconds to wait for a turn. Then the writer competes as SQLite lets it, from then on."""
 FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what no SQL can hold
 
 
@@ -67,21 +97,109 @@ def connect(
             use_wal(connection)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
-    except sqlite3.Error as error:
+    except BaseException as error:
         if connection is not None:
             connection.close()
-        raise translated(error, path) from error
-    except OSError as error:
-        raise StoreError(f"cannot create {path}: {error.strerror}", hint=advice(error)) from error
-    except UnicodeDecodeError:  # SQLite quotes what it could not read
-        if connection is not None:
-            connection.close()
-        raise damage_error(f"{path} has a schema that is no text") from None
-    except StoreError:
-        if connection is not None:
-            connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, path) from error
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"cannot create {path}: {error.strerror}", hint=advice(error)
+            ) from error
+        if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
+            raise damage_error(f"{path} has a schema that is no text") from None
         raise
     return connection
+
+
+class UnchangingFile(sqlite3.Connection):
+    """A connection that reads a file alone, and refuses to once somebody has written to it."""
+
+    place: tuple[str, State] | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Does what every connection does. Raises FileChanged."""
+        if self.place is not None and _state(self.place[0]) != self.place[1]:
+            raise FileChanged(
+                f"{self.place[0]} has changed while it was read",
+                hint="run the same command again; its folder cannot be written, so changes are "
+                "not seen as they come",
+            )
+        return super().execute(sql, parameters)
+
+
+def open_database(path: Path | str, *, timeout: float, threads: bool = False) -> sqlite3.Connection:
+    """Opens a file in autocommit mode; one in a folder that cannot be written to be read alone,
+    where that has to be. With `threads` they may take turns with it. Raises StoreError where its
+    last changes are in a log that cannot be read, and sqlite3.Error."""
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=timeout, check_same_thread=not threads
+    )
+    try:
+        connection.execute("pragma user_version")
+        defend(connection)
+        return connection
+    except sqlite3.OperationalError as error:
+        connection.close()
+        refused = error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CANTOPEN,
+        )
+        if not refused or os.access(folder_of(path), os.W_OK) or not os.access(path, os.R_OK):
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    name = os.path.realpath(path)
+    state = _state(name)
+    if state[-1]:
+        raise StoreError(
+            f"cannot read {path}: its last changes are in {name}-wal, and its folder cannot be "
+            "written",
+            hint="any command of somebody who may write the folder brings them into the file; or "
+            "copy both files into a folder of your own",
+        )
+    from urllib.parse import quote
+
+    connection = sqlite3.connect(
+        f"file:{quote(name)}?immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=not threads,
+        factory=UnchangingFile,
+    )
+    connection.place = name, state
+    defend(connection)
+    return connection
+
+
+def folder_of(path: Path | str) -> str:
+    """The folder that a file is in, whatever links lead there."""
+    return os.path.dirname(os.path.realpath(path))
+
+
+def _state(name: str) -> State:
+    """A state that is another one once a file or its log has been written to."""
+    file = os.stat(name)
+    try:
+        logged = os.stat(f"{name}-wal").st_size > 0
+    except FileNotFoundError:
+        logged = False
+    return file.st_ino, file.st_size, file.st_mtime_ns, logged
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Makes the journal a write-ahead log, which SQLite refuses at once while others read."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            if connection.execute("pragma journal_mode").fetchone() == ("wal",):
+                return
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 def memory_connection() -> sqlite3.Connection:
@@ -94,8 +212,7 @@ def memory_connection() -> sqlite3.Connection:
 
 
 def _create(path: Path | str) -> None:
-    """Makes the file, its owner's alone, where there is none; the log's files take its mode. A link
-    to nowhere is not followed."""
+    """Makes the file, its owner's alone, as its log will be. A link to nowhere is not followed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         os.close(os.open(path, flags, 0o600))
@@ -110,11 +227,18 @@ def migrate(connection: sqlite3.Connection) -> None:
 
     from tfgrpo.migrations.migrations import migrations
 
-    connection.execute("begin immediate")
-    try:
+    with whole(connection):
         (schema,) = connection.execute("pragma user_version").fetchone()
         if schema < SCHEMA:  # else another process has just done it
             migrations.apply(Database(connection))
+
+
+@contextmanager
+def whole(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that writes, whole or not at all."""
+    connection.execute("begin immediate")
+    try:
+        yield
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -127,7 +251,7 @@ def translated(
 ) -> StoreError | KeyboardInterrupt:
     """The error that a user should read in place of SQLite's."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-        return KeyboardInterrupt()  # as it was, until SQLite took it (`foreign_schema.py`)
+        return KeyboardInterrupt()  # as it was, until SQLite took it (`checks.py`)
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
@@ -170,54 +294,118 @@ def _forbidden(path: Path | str, text: str) -> StoreError:
     return StoreError(f"cannot write {path}: {text}", hint="check the file's permissions")
 
 
+class WriterQueue:
+    """One writer's place in the queue of a store. Belongs to one thread, like a connection."""
+
+    def __init__(self, path: Path | str | None) -> None:
+        """`path` is None for a store in memory. Nothing is made before the first turn."""
+        self._path = path
+        self._file: int | None = None
+        self._given_up = path is None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Waits until everybody who came before has had a turn, or has died."""
+        queued = self._take()
+        try:
+            yield
+        finally:
+            if queued and self._file is not None:  # not closed meanwhile
+                _lock(self._file, fcntl.F_UNLCK, 0, 0, wait=True)  # 0 bytes: to the end
+
+    def close(self) -> None:
+        """Gives the file back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _take(self) -> bool:
+        """Waits for a turn; returns whether there is a queue at all."""
+        if fcntl is None or self._given_up:
+            return False
+        try:
+            if self._file is None:
+                self._file = os.open(f"{self._path}{SUFFIX}", FLAGS, self._mode())
+            ticket = time.monotonic_ns()
+            if not (self._wait(fcntl.F_WRLCK, ticket, 1) and self._wait(fcntl.F_RDLCK, 0, ticket)):
+                self._given_up = True
+                self.close()
+                return False
+        except OSError:  # no queue here: SQLite says who is next, and what is wrong if nothing is
+            self.close()
+            return False
+        except BaseException:  # interrupted while waiting
+            self.close()
+            raise
+        return True
+
+    def _mode(self) -> int:
+        """Who may open the queue: whoever may write the store. A reader could hold it."""
+        assert self._path is not None
+        writers = os.stat(self._path).st_mode & 0o222
+        return writers | writers << 1
+
+    def _wait(self, kind: int, start: int, length: int) -> bool:
+        """Locks bytes; returns whether they were given within `PATIENCE` seconds."""
+        assert self._file is not None
+        if _lock(self._file, kind, start, length, wait=not OPEN_FILE_LOCKS):
+            return True
+        import threading  # fcntl knows no timeout of its own
+
+        given = threading.Event()
+        same = os.dup(self._file)  # locks are the open file's, whichever of its numbers asks
+
+        def wait() -> None:
+            try:
+                _lock(same, kind, start, length, wait=True)
+                given.set()
+            finally:
+                os.close(same)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return given.wait(PATIENCE)
+
+
+def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
+    """Locks or unlocks bytes; returns False where that would have to wait and may not."""
+    try:
+        if OPEN_FILE_LOCKS:  # struct flock, with 64-bit offsets
+            command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+            import struct  # which who only reads needs not
+
+            flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+            fcntl.fcntl(file, command, flock)
+        else:
+            how = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_RDLCK: fcntl.LOCK_SH}
+            operation = how.get(kind, fcntl.LOCK_UN) | (0 if wait else fcntl.LOCK_NB)
+            fcntl.lockf(file, operation, length, start)
+    except (BlockingIOError, PermissionError):
+        if wait:
+            raise
+        return False
+    return True
+
+
+def holder(path: Path | str) -> str:
+    """Who has a store open beside us, for a message: `process 123`, where that is told."""
+    target, here = os.path.realpath(path), str(os.getpid())
+    processes = []
+    for process in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        try:
+            files = os.listdir(f"/proc/{process}/fd") if process.isdigit() else []
+            names = {os.readlink(f"/proc/{process}/fd/{file}") for file in files}
+        except OSError:  # it has ended, or is another user's
+            continue
+        if target in names and process != here:
+            processes.append(process)
+    return "process " + " or ".join(processes) if processes else "another process"
+
+
 @contextmanager
 def writing(connection: sqlite3.Connection, turns: WriterQueue) -> Iterator[None]:
     """A transaction that writes, when it is this writer's turn; whole or not at all."""
-    queued = turns.take()
-    try:
-        connection.execute("begin immediate")
-        try:
-            yield
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
-            raise
-    finally:
-        turns.give_back(queued)
-
-
-def rewrite(connection: sqlite3.Connection, path: Path | str) -> bool:
-    """Writes the whole file anew and empties its log, so that nothing deleted is left in
-    either; returns whether the log could be emptied, which nobody may be reading for."""
-    refuse_foreign(connection, path)
-    (timeout,) = connection.execute("pragma busy_timeout").fetchone()
-    try:
-        connection.execute("pragma busy_timeout = 1000")
-        connection.execute("pragma secure_delete = on")
-        connection.execute("vacuum")
-        done = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error):
-            raise
-        return False
-    finally:
-        connection.execute(f"pragma busy_timeout = {timeout}")
-    return bool(done[0] == 0)
-
-
-def rebuild(connection: sqlite3.Connection) -> None:
-    """Makes triggers and indexes that are missing or others, and every index anew, and removes
-    triggers, views and indexes that no migration makes. Only inside a transaction."""
-    there, expected = schema(connection), schema(None)
-    for (kind, name), sql in there.items():
-        if kind != "table" and expected.get((kind, name)) != sql:
-            quoted = name.replace('"', '""')
-            connection.execute(f'drop {kind} "{quoted}"')
-    for (kind, name), sql in expected.items():
-        if kind != "table" and there.get((kind, name)) != sql:
-            connection.execute(sql)
-    connection.execute("reindex")
+    with turns.turn(), whole(connection):
+        yield
 
 
 def is_store(path: Path) -> bool:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.damaged_values import damage_error
-from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
-from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
+from tfgrpo.store.sqlite.file import FAILURES, WriterQueue, connect, translated, writing
 from tfgrpo.store.sqlite.packed_texts import define_plain, pack_text, unpack_text
-from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 CHUNKS = (64, 16, 4, 1)
 """Rows of a statement: few sizes, so that each is prepared once."""
-
-T = TypeVar("T")
 KEYS = (256, 64, 16, 4, 1)
 """Keys that a query asks for: few sizes, so that each is prepared once."""
 
@@ -48,7 +45,8 @@ class SqliteWriter:
         try:
             with writing(self._connection, self._turns):
                 _insert_calls(self._connection, calls)
-                _insert_rollouts(self._connection, rollouts)
+                places = "(?,?,?,?,?,?,?,?,?,?)"
+                _insert(self._connection, f"rollouts ({ROLLOUT_COLUMNS})", places, rollouts)
         except FAILURES as error:
             raise translated(error, self._path) from error
 
@@ -70,22 +68,20 @@ def _insert_calls(db: sqlite3.Connection, calls: Sequence[CallValues]) -> None:
     _insert(db, f"journal ({CALL_COLUMNS})", row, rows)
 
 
-def _insert_rollouts(db: sqlite3.Connection, rollouts: Sequence[RolloutValues]) -> None:
-    _insert(db, f"rollouts ({ROLLOUT_COLUMNS})", "(?,?,?,?,?,?,?,?,?,?)", rollouts)
-
-
 def _insert(db: sqlite3.Connection, into: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    for chunk in _chunks(rows):
+    for start, size in _chunks(len(rows), CHUNKS):
+        chunk = rows[start : start + size]
         places = ",".join([row] * len(chunk))
         values = [value for one in chunk for value in one]
         db.execute(f"insert or ignore into {into} values {places}", values)
 
 
-def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+def _chunks(count: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The starts and sizes of parts of so many, the largest first."""
     start = 0
-    for size in CHUNKS:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
+    for size in sizes:
+        while count - start >= size:
+            yield start, size
             start += size
 
 
@@ -99,13 +95,9 @@ class SqliteRecords(SqlRecords):
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         calls: list[Call] = []
-        start = 0
-        while start < len(keys):
-            left = len(keys) - start
-            size = next(size for size in KEYS if size <= left)
+        for start, size in _chunks(len(keys), KEYS):
             places = ",".join("?" * size)
             calls += self.calls_where(f"where key in ({places})", keys[start : start + size])
-            start += size
         return calls
 
     def since(self, table: str, run: int, after: int) -> Since:

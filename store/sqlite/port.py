@@ -9,18 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.sql.names import SqlRedactions
-from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, Values
-from tfgrpo.store.sqlite import file
-from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.writer_queue import WriterQueue
+from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, SqlRedactions, SqlStorage, Values
+from tfgrpo.store.sqlite.checks import refuse_foreign, schema
+from tfgrpo.store.sqlite.file import FAILURES, WriterQueue, connect, translated, writing
 
 if TYPE_CHECKING:
     import re
     import sqlite3
     from pathlib import Path
 
-    from tfgrpo.store.defects import Defect
+    from tfgrpo.store.damaged_values import Defect
     from tfgrpo.store.sqlite.journal import SqliteRecords
     from tfgrpo.store.text_occurrences import Occurrence
 
@@ -218,20 +216,20 @@ class SqliteRedactions(SqlRedactions):
         self._port.execute(query, (row,))
 
     def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        from tfgrpo.store.sqlite.occurrences import holding
+        from tfgrpo.store.sqlite.packed_texts import holding
 
         holding(self._port.connection, pattern)
         query = "select row from events where holds(text) or holds(reason) order by row"
         return self._port.column(query)
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        from tfgrpo.store.sqlite.occurrences import occurrences
+        from tfgrpo.store.sqlite.packed_texts import occurrences
 
         with self._port.translating():
             return list(occurrences(self._port.connection, pattern))
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        from tfgrpo.store.sqlite.occurrences import replace
+        from tfgrpo.store.sqlite.packed_texts import replace
 
         self._zero()
         replace(self._port.connection, pattern)
@@ -241,24 +239,35 @@ class SqliteRedactions(SqlRedactions):
         self._port.connection.execute("pragma secure_delete = on")
 
     def rewrite(self) -> bool:
+        # Nothing deleted is left in the file or its log. Nobody may be reading for that.
+        connection = self._port.connection
         with self._port.translating():
-            return file.rewrite(self._port.connection, self._port.path)
+            refuse_foreign(connection, self._port.path)
+            (timeout,) = connection.execute("pragma busy_timeout").fetchone()
+            try:
+                connection.execute("pragma busy_timeout = 1000")
+                connection.execute("pragma secure_delete = on")
+                connection.execute("vacuum")
+                done = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            except FAILURES as error:
+                if "locked" not in str(error):
+                    raise
+                return False
+            finally:
+                connection.execute(f"pragma busy_timeout = {timeout}")
+        return bool(done[0] == 0)
 
     def needs_rewrite(self) -> bool:
         return False
 
 
-class SqliteStorage:
+class SqliteStorage(SqlStorage):
     """The file itself."""
 
-    def __init__(self, port: SqlitePort) -> None:
-        self._port = port
+    _port: SqlitePort
 
     def recorder(self, number: int) -> str | None:
         return None  # a file knows nobody
-
-    def evaluated(self) -> bool:
-        return self._port.row("select 1 from evaluations limit 1") is not None
 
     def content(self) -> bytes:
         """What a file with all of this in it holds. Its header says (bytes 18 and 19) that changes
@@ -268,9 +277,9 @@ class SqliteStorage:
         return content[:18] + b"\x02\x02" + content[20:]
 
     def check(self) -> list[Defect]:
-        from tfgrpo.store.sqlite.checks import check_storage
+        from tfgrpo.store.sqlite.checks import check_file
 
-        return check_storage(self._port)
+        return check_file(self._port)
 
     def checking(self) -> Callable[[], list[Defect]]:
         port = self._port
@@ -281,12 +290,18 @@ class SqliteStorage:
         return check_beside(port.path)
 
     def rebuild(self) -> None:
+        # What no migration makes goes, but for tables; what is missing or another one is made anew.
         with self._port.transaction():
-            file.rebuild(self._port.connection)
-
-    def drop_snapshots(self) -> None:
-        with self._port.transaction():
-            self._port.execute("delete from snapshots")
+            connection = self._port.connection
+            there, expected = schema(connection), schema(None)
+            for (kind, name), sql in there.items():
+                if kind != "table" and expected.get((kind, name)) != sql:
+                    quoted = name.replace('"', '""')
+                    connection.execute(f'drop {kind} "{quoted}"')
+            for (kind, name), sql in expected.items():
+                if kind != "table" and there.get((kind, name)) != sql:
+                    connection.execute(sql)
+            connection.execute("reindex")
 
     def hold(self, name: str) -> AbstractContextManager[bool]:
         return nullcontext(True)

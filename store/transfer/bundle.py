@@ -11,8 +11,17 @@ from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.transfer.pack import KnownDigests, PackedVersion, exported, known, missing
-from tfgrpo.store.transfer.pack_stream import Header, Names, Pack, lines
+from tfgrpo.store.transfer.pack import (
+    Header,
+    KnownDigests,
+    Names,
+    Pack,
+    PackedVersion,
+    exported,
+    known,
+    lines,
+    missing,
+)
 from tfgrpo.store.transfer.receive import Received, verified
 
 

@@ -19,9 +19,8 @@ from tfgrpo.store.opening import begin, is_store, is_there, new_library, there_a
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.bundle import Bundle
-from tfgrpo.store.transfer.other_store import FetchSource, Peer, StorePeer
+from tfgrpo.store.transfer.other_store import SSH, FetchSource, Peer, SshPeer, StorePeer
 from tfgrpo.store.transfer.remotes import SCHEME, Remotes, check_location
-from tfgrpo.store.transfer.ssh import SSH, SshPeer
 from tfgrpo.store.transfer.sync import Transferred
 
 SCP = re.compile(r"([^/:]{2,}|\[[^]/]*\]):(.*)\Z", re.S)
@@ -94,8 +93,7 @@ def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iter
 
 @contextmanager
 def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Peer]:
-    """Opens a store to fetch from or push to; `author` signs what moves there. Raises StoreError or
-    TransferError."""
+    """Opens a store; `author` signs what moves there. Raises StoreError or TransferError."""
     if location.host is None:
         path = located(location.path)
         if path.is_file() and not _is_store(path):

@@ -125,19 +125,7 @@ class Receiver:
         except InvalidOperation as error:
             raise _refused(packed, f"cannot apply: {error}") from error
         rows = [
-            EventRow(
-                row=row,
-                op=event.op,
-                experience=event.experience,
-                text=event.text,
-                reason=event.reason,
-                evidence=event.evidence,
-                replaces=replaces,
-                birth=birth,
-                seal=event.seal,
-                salt=event.salt,
-                schema=event.schema,
-            )
+            EventRow._make((row, *event[:5], replaces, birth, *event[5:8]))
             for (row, _, replaces, birth), event in zip(placements, packed.events, strict=True)
         ]
         return rows, changes
@@ -186,8 +174,7 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """A version's meta, once its fields, its seals and its digest have been found right. Raises
-    TransferError."""
+    """A version's meta, once fields, seals and digest were found right. Raises TransferError."""
     if not _typed(packed):
         raise _refused(packed, "has fields of the wrong kind")
     schemas = [(packed.schema, VERSION_SCHEMA), *((e.schema, EVENT_SCHEMA) for e in packed.events)]
@@ -219,19 +206,11 @@ def verified(packed: PackedVersion) -> Json:
 
 def digest_of(packed: PackedVersion) -> bytes:
     """The digest that a version's content has."""
-    content = VersionContent(
-        schema=packed.schema,
-        parents=packed.parents,
-        author=packed.author,
-        time=packed.time,
-        message=packed.message,
-        meta=packed.meta,
-        events=(
-            (e.op, e.experience, None if e.seal is None else e.seal.hex(), e.evidence, e.schema)
-            for e in packed.events
-        ),
+    events = (
+        (e.op, e.experience, None if e.seal is None else e.seal.hex(), e.evidence, e.schema)
+        for e in packed.events
     )
-    return version_digest(content)
+    return version_digest(VersionContent(packed.schema, packed.parents, *packed[3:7], events))
 
 
 def _typed(packed: PackedVersion) -> bool:

@@ -7,6 +7,7 @@ events, and names; runs, journal and evaluations stay.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
@@ -22,15 +23,12 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.other_store import FetchSource, NameMove, Peer, check_forward, parse_name
 from tfgrpo.store.transfer.pack import (
+    Names,
     PackedVersion,
-    boundary,
-    exported,
+    between,
     find,
-    history,
     known,
-    missing,
 )
-from tfgrpo.store.transfer.pack_stream import Names
 from tfgrpo.store.transfer.receive import Received, receive
 from tfgrpo.store.transfer.remotes import tracked
 
@@ -73,8 +71,7 @@ def fetch(
     store: Store, source: FetchSource, remote: str, *, branches: Collection[str] | None = None
 ) -> Transferred:
     """Brings a remote's branches (all without `branches`) and tags here, as `<remote>/<branch>` and
-    tags; one operation. A tag that stands elsewhere here is left. Raises UnknownRevision,
-    TransferError."""
+    tags. A tag that stands elsewhere here is left. Raises UnknownRevision, TransferError."""
     names = source.names()
     arriving = _fetched(source, names, store, branches)
     with store.operation(f"fetch {remote}"):
@@ -126,10 +123,9 @@ def push(
     force: bool = False,
     delete: bool = False,
 ) -> Transferred:
-    """Sends branches and tags to another store, with the tags in the branches' history; all of its
-    names move, or none. `delete` makes it forget them instead. Raises UnknownRevision, and
-    PushRefused for a branch that would not move forward or a tag that stands elsewhere, unless
-    `force`."""
+    """Sends branches and tags to another store, with the tags in the branches' history; all names
+    move, or none. `delete` makes it forget them. Raises UnknownRevision, and PushRefused for a
+    branch that would not move forward or a tag that stands elsewhere, unless `force`."""
     there = peer.names()
     targets: dict[str, Version | None] = {}
     for name in names:
@@ -147,12 +143,18 @@ def push(
             moves.append(NameMove(name, before, version.digest if version else None))
     tags, differing = _tags(store, [v for v in targets.values() if v is not None], there, targets)
     moves += tags
-    sent = _Counted(_outgoing(store, peer, [m.after for m in moves if m.after is not None]))
+    wants = [move.after for move in moves if move.after is not None]
+    outgoing, sent = between(store.port, wants, peer.known), Counter[str]()
+
+    def counted() -> Iterator[PackedVersion]:
+        for version in outgoing:
+            sent.update(versions=1, events=len(version.events))
+            yield version
+
     if moves:
-        peer.push(moves, sent, force=force)
-    return Transferred(
-        Received(sent.versions, sent.events), _note(store, peer, moves, remote), differing
-    )
+        peer.push(moves, counted(), force=force)
+    received = Received(sent["versions"], sent["events"])
+    return Transferred(received, _note(store, moves, remote), differing)
 
 
 def clone(store: Store, source: FetchSource, remote: str) -> Transferred:
@@ -304,15 +306,7 @@ def _tags(
     return moves, tuple(tag for tag in along if TAG + tag in there.at)
 
 
-def _outgoing(store: Store, peer: Peer, wants: Sequence[bytes]) -> Iterator[PackedVersion]:
-    port = store.port
-    stops = boundary(wants, lambda tips, limit: history(port, tips, limit), peer.known)
-    return exported(port, missing(port, wants, stops))
-
-
-def _note(
-    store: Store, peer: Peer, moves: Sequence[NameMove], remote: str | None
-) -> tuple[Moved, ...]:
+def _note(store: Store, moves: Sequence[NameMove], remote: str | None) -> tuple[Moved, ...]:
     """Moves the names here that say where the remote's branches stand; returns all that moved."""
     moved = []
     rows: list[tuple[str, int | None, str | None]] = []
@@ -326,17 +320,3 @@ def _note(
     if rows:
         store.move_names(rows, f"push to {remote}")
     return tuple(moved)
-
-
-class _Counted:
-    """Versions on their way, counted as they go."""
-
-    def __init__(self, versions: Iterator[PackedVersion]) -> None:
-        self._sent = versions
-        self.versions = self.events = 0
-
-    def __iter__(self) -> Iterator[PackedVersion]:
-        for version in self._sent:
-            self.versions += 1
-            self.events += len(version.events)
-            yield version

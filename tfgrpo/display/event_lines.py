@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.store.history.evidence import evidence_of
-from tfgrpo.store.records import Event, Version
+from tfgrpo.store.records import Event, Version, evidence_of
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfgrpo.store.history.blame import Origin
-    from tfgrpo.store.history.evidence import Evidence, Measured
+    from tfgrpo.store.records import Evidence, Measured
     from tfgrpo.store.store import Store
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.store.damaged_values import listed, mapping, number, text, texts, whole
 from tfgrpo.store.history.merge import MEASURED
 from tfgrpo.store.history.walks import common_ancestor
-from tfgrpo.store.strange_values import listed, mapping, number, text, texts, whole
 from tfgrpo.wording import plural, with_bounds
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.store.damaged_values import texts
 from tfgrpo.store.history.library_order import ORDER
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.records import OPS, Version
-from tfgrpo.store.strange_values import texts
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, 
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
+from tfgrpo.store.damaged_values import text
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import text
 
 AT_ONCE = 2048
 """Attempts that are laid out as a matrix together."""

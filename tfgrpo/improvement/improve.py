@@ -56,9 +56,9 @@ from tfgrpo.store.errors import InvalidOperation, ProtectedName, SettingsError, 
 from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.name_moves import check_branch
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
 

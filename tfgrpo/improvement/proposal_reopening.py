@@ -13,9 +13,9 @@ from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.merge import NothingToChange, Resolve
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.history.walks import has_in_history
 from tfgrpo.store.records import Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 
 

@@ -22,8 +22,8 @@ from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.blame import Origins
 from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three_way
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural, sampled, with_bounds
 

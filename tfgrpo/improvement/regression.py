@@ -45,8 +45,8 @@ from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.activity.traffic import ALL, CallFilter, Traffic
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Experience, Json, Library, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural, with_bounds
 

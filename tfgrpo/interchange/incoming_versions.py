@@ -9,9 +9,9 @@ from tfgrpo.interchange.format_types import Batch, Document, Item, UnreadableLib
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.history.walks import row_ranges, row_within
 from tfgrpo.store.records import REDACTED, Json, Op, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 
 IMPORT = "import"

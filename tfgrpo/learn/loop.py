@@ -44,8 +44,8 @@ from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.history.name_moves import check_branch
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.tools.tool_call_record import ToolRecord
 
 

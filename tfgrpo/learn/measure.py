@@ -24,7 +24,7 @@ from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_record import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.history.evidence import Measured, evidence_of, read_evidence
+from tfgrpo.store.records import Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store
 
 ELSEWHERE = " elsewhere"

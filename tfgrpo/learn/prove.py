@@ -33,10 +33,10 @@ from tfgrpo.settings import TRIAL as POLICY
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
+from tfgrpo.store.damaged_values import mapping
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import ROOT, Experience, Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import mapping
 from tfgrpo.trust.trusted_folders import remember_own
 
 PROVE: Mapping[str, Any] = {"batch_size": 8, "group_size": 2, "epochs": 12}

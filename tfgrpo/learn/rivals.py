@@ -18,7 +18,7 @@ from tfgrpo.rendering.experience_texts import instruction
 from tfgrpo.rendering.near_duplicates import NgramIndex, similarity
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
-from tfgrpo.store.history.evidence import read_evidence
+from tfgrpo.store.records import read_evidence
 from tfgrpo.store.store import Store
 
 SHARE = 0.25

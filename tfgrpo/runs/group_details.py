@@ -15,8 +15,7 @@ from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.runs.run_versions import gate_of, pool_versions, step_of, versions_of
 from tfgrpo.store.activity.runs import Call, Run
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.history.evidence import evidence_of
-from tfgrpo.store.records import Event, Experience, Json, Library, Version
+from tfgrpo.store.records import Event, Experience, Json, Library, Version, evidence_of
 from tfgrpo.store.store import Store
 
 COMPARISONS = ("comparison", "reconcile", "controller")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from tfgrpo.model.request_adaptation import Adaptation
 from tfgrpo.runs.run_versions import gate_of, pool_versions, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.damaged_values import listed, mapping, text, whole
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import listed, mapping, text, whole
 from tfgrpo.wording import plural
 
 

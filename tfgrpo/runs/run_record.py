@@ -13,8 +13,7 @@ from tfgrpo.runs.run_versions import gain_record, pool_branch, recorded_gain, ve
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Evaluation, Run, RunState, Usage
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.history.evidence import Measured, evidence_of
-from tfgrpo.store.records import Version
+from tfgrpo.store.records import Measured, Version, evidence_of
 from tfgrpo.store.store import Store
 from tfgrpo.wording import iso
 

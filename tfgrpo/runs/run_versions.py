@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.damaged_values import listed, mapping, number, text, whole
 from tfgrpo.store.history.revisions import TAG
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import listed, mapping, number, text, whole
 from tfgrpo.wording import plural, sampled, with_bounds
 
 if TYPE_CHECKING:

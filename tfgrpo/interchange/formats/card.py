@@ -15,10 +15,8 @@ from tfgrpo.interchange.formats import markdown
 from tfgrpo.interchange.library_files import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.store.canonical import canonical, digest, is_id
-from tfgrpo.store.history.evidence import evidence_of
-from tfgrpo.store.history.signed_outside import signature
-from tfgrpo.store.records import SIGNATURE, Experience, Library
-from tfgrpo.store.signing import Checked, check_signature
+from tfgrpo.store.records import SIGNATURE, Experience, Library, evidence_of
+from tfgrpo.store.signing import Checked, check_signature, signature
 from tfgrpo.store.store import Store
 from tfgrpo.wording import money
 

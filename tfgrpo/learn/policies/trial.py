@@ -27,12 +27,12 @@ from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.damaged_values import mapping, text, texts
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.merge import change, side, three_way
-from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import mapping, text, texts
 
 TRIAL = "trial"
 """In the meta of the version that a run begins with: the `versions` on trial, by digest."""

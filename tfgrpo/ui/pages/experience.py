@@ -14,8 +14,7 @@ from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.redaction import redact_everywhere, remaining
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.history.evidence import evidence_of
-from tfgrpo.store.records import Version
+from tfgrpo.store.records import Version, evidence_of
 from tfgrpo.store.redact import Target
 from tfgrpo.ui.charts import credit_chart
 from tfgrpo.ui.page_route import Route

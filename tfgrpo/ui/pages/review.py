@@ -20,8 +20,8 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.history.evidence import Evidence, read_evidence
 from tfgrpo.store.history.merge import MergeConflict, Resolve
+from tfgrpo.store.records import Evidence, read_evidence
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, status_of
 from tfgrpo.ui.pages.combine import Undecided, resolution

@@ -1,0 +1,527 @@
+"""SQLite files of their own beside a store, made, opened, read and written by whole transactions:
+that of virtual keys and what was spent, and the record of traffic."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, ClassVar
+
+from tfgrpo.store.activity import traffic
+from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Spent, VirtualKey
+from tfgrpo.store.errors import InvalidOperation, StoreError
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
+from tfgrpo.store.sqlite.file import UnchangingFile, open_database, translated, use_wal, whole
+
+SCHEMA = 1
+
+
+class SideFile:
+    """A file of one kind, with the tables and the mark of that kind."""
+
+    application: ClassVar[int]
+    tables: ClassVar[str]
+    kind: ClassVar[str]
+    missing: ClassVar[tuple[str, str]]
+    """What is said where there is none, before its path, and how one comes about."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self.path = path
+        if not create and not os.path.isfile(path):
+            raise StoreError(f"{self.missing[0]} {path}", hint=self.missing[1])
+        with self._translating():
+            if create and not os.path.exists(path):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = open_database(path, timeout=10)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        (version,) = self._db.execute("pragma user_version").fetchone()
+        # In this order: what is made meanwhile has its tables and its mark at once.
+        (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
+        (application,) = self._db.execute("pragma application_id").fetchone()
+        if (application != self.application and tables) or version > SCHEMA:
+            raise StoreError(f"{self.path} is no {self.kind}", hint="move it away")
+        if not isinstance(self._db, UnchangingFile):
+            use_wal(self._db)
+        self._db.execute("pragma synchronous = normal")
+        if version == SCHEMA:
+            refuse_foreign(self._db, self.path, self._expected)
+            return
+        with self._writing():
+            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
+                return  # another process was quicker
+            for statement in self.tables.split(";"):
+                self._db.execute(statement)
+            self._fill()
+            self._db.execute(f"pragma application_id = {self.application}")
+            self._db.execute(f"pragma user_version = {SCHEMA}")
+
+    def _expected(self) -> Schema:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.executescript(self.tables)
+            return schema(connection)
+
+    def _fill(self) -> None:
+        """Writes what a new file holds."""
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
+            raise translated(error, self.path) from error
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._translating(), whole(self._db):
+            yield
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._translating():
+            return self._db.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        self._db.close()
+
+
+LEDGER_TABLES = """
+create table keys (
+    number integer primary key, name text not null, digest blob not null unique,
+    author text not null, created integer not null, revoked integer, limits text not null
+);
+create unique index keys_by_name on keys (name) where revoked is null;
+create table spent (
+    scope text not null, day text not null, dollars real not null, primary key (scope, day)
+) without rowid;
+create table told (note text primary key) without rowid;
+"""
+
+
+class SqliteLedger(SideFile):
+    """A ledger in one SQLite file."""
+
+    application = 0x74666C65
+    tables = LEDGER_TABLES
+    kind = "ledger"
+    missing = ("there are no keys at", "`tfgrpo key new` makes one")
+
+    def changes(self) -> int:
+        ((version,),) = self._rows("pragma data_version")
+        return int(version)
+
+    def virtual_keys(self) -> list[VirtualKey]:
+        columns = ", ".join(VirtualKey._fields)
+        rows = self._rows(f"select {columns} from keys order by number")
+        return [VirtualKey._make((*row[:-1], _limits(row[-1]))) for row in rows]
+
+    def add_key(self, key: VirtualKey) -> None:
+        columns = ", ".join(VirtualKey._fields[1:])
+        values = (*key[1:-1], json.dumps(key.limits._asdict()))
+        with self._writing():
+            if self._db.execute(
+                "select 1 from keys where name = ? and revoked is null", (key.name,)
+            ).fetchone():
+                raise InvalidOperation(
+                    f"there is a key {key.name!r}", hint="`tfgrpo key revoke` ends it"
+                )
+            self._db.execute(f"insert into keys ({columns}) values (?, ?, ?, ?, ?, ?)", values)
+
+    def change_key(self, name: str, limits: KeyLimits) -> None:
+        self._update("limits", json.dumps(limits._asdict()), name)
+
+    def revoke_key(self, name: str, time: int) -> None:
+        self._update("revoked", time, name)
+
+    def _update(self, column: str, value: object, name: str) -> None:
+        query = f"update keys set {column} = ? where name = ? and revoked is null"
+        with self._writing():
+            if not self._db.execute(query, (value, name)).rowcount:
+                raise InvalidOperation(
+                    f"there is no key {name!r}", hint="`tfgrpo key list` lists them"
+                )
+
+    def spend(self, amounts: Spent) -> None:
+        with self._writing():
+            self._db.executemany(
+                "insert into spent values (?, ?, ?)"
+                " on conflict (scope, day) do update set dollars = dollars + excluded.dollars",
+                [(*key, dollars) for key, dollars in amounts.items()],
+            )
+
+    def spent(self, since: str) -> Spent:
+        rows = self._rows("select scope, day, dollars from spent where day >= ?", (since,))
+        return {(scope, day): dollars for scope, day, dollars in rows}
+
+    def notes(self) -> set[str]:
+        return {note for (note,) in self._rows("select note from told")}
+
+    def note(self, line: str) -> None:
+        with self._writing():
+            self._db.execute("insert or ignore into told values (?)", (line,))
+
+
+def _limits(written: str) -> KeyLimits:
+    fields = json.loads(written)
+    for name in ("models", "libraries", "paths"):
+        fields[name] = None if fields[name] is None else tuple(fields[name])
+    fields["budget"] = None if fields["budget"] is None else Budget(*fields["budget"])
+    return KeyLimits(**fields)
+
+
+TRAFFIC_TABLES = """
+create table calls (
+    id text primary key, time integer not null, worker text not null, library text, version text,
+    digest text, experiences text, subject text, arm text, model text, route text not null,
+    status integer not null, streamed integer not null, prompt_tokens integer,
+    cached_tokens integer, completion_tokens integer, latency integer not null, first integer,
+    added integer not null, stale integer not null, caller blob, error text, trace text, tags text,
+    key text, provider text, tries integer
+) without rowid;
+create index calls_by_time on calls (time);
+create table contents (
+    call text primary key, request text not null, answer text not null
+) without rowid;
+create table feedback (
+    row integer primary key, call text not null, time integer not null, author text not null,
+    score real, label text, comment text, correct text
+);
+create index feedback_by_call on feedback (call);
+create table workers (id text primary key, recorded integer not null) without rowid;
+create table totals (
+    name text not null, labels text not null, value real not null, primary key (name, labels)
+) without rowid;
+create table facts (name text primary key, value blob not null) without rowid;
+"""
+CALL = ", ".join(traffic.CallRecord._fields)
+TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
+FEEDBACK = ", ".join(traffic.Feedback._fields)
+LOOKED_AT = 2_000
+"""Calls whose words one search reads."""
+ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
+
+
+class SqliteTraffic(SideFile):
+    """Traffic in one SQLite file."""
+
+    application = 0x74667472
+    tables = TRAFFIC_TABLES
+    kind = "record of traffic"
+    missing = ("no traffic is on record at", "`tfgrpo proxy` records it")
+
+    def _fill(self) -> None:
+        self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
+
+    def secret(self) -> bytes:
+        ((value,),) = self._rows("select value from facts where name = 'secret'")
+        return bytes(value)
+
+    def add(
+        self,
+        calls: Sequence[traffic.CallRecord],
+        contents: Sequence[traffic.CallContent],
+        sums: traffic.Sums | None = None,
+    ) -> None:
+        workers: dict[str, int] = {}
+        for call in calls:
+            workers[call.worker] = workers.get(call.worker, 0) + 1
+        marks = ",".join("?" * len(traffic.CallRecord._fields))
+        with self._writing():
+            self._db.executemany(f"insert or ignore into calls ({CALL}) values ({marks})", calls)
+            self._db.executemany("insert or ignore into contents values (?, ?, ?)", contents)
+            self._db.executemany(
+                "insert into workers values (?, ?)"
+                " on conflict (id) do update set recorded = recorded + excluded.recorded",
+                workers.items(),
+            )
+            self._add_up(sums)
+
+    def _add_up(self, sums: traffic.Sums | None) -> None:
+        rows = [(*key, value) for key, value in (sums or {}).items()]
+        self._db.executemany(
+            "insert into totals values (?, ?, ?)"
+            " on conflict (name, labels) do update set value = value + excluded.value",
+            rows,
+        )
+
+    def totals(self) -> traffic.Sums:
+        rows = self._rows("select name, labels, value from totals")
+        return {(name, labels): value for name, labels, value in rows}
+
+    def add_feedback(self, feedback: traffic.Feedback, sums: traffic.Sums | None = None) -> None:
+        self.call(feedback.call)
+        marks = ",".join("?" * len(feedback))
+        with self._writing():
+            self._db.execute(f"insert into feedback ({FEEDBACK}) values ({marks})", feedback)
+            self._add_up(sums)
+
+    def withdraw_feedback(
+        self, feedback: traffic.Feedback, sums: traffic.Sums | None = None
+    ) -> bool:
+        same = " and ".join(f"{name} is ?" for name in traffic.Feedback._fields)
+        query = f"delete from feedback where row = (select min(row) from feedback where {same})"
+        with self._writing():
+            was_there = self._db.execute(query, feedback).rowcount > 0
+            if was_there:
+                self._add_up(sums)
+        return was_there
+
+    def scales(self) -> traffic.Scales:
+        rows = self._rows(
+            "select name, value from facts where name >= 'scale:' and name < 'scale;'"
+        )
+        return {name.partition(":")[2]: traffic.Scale(*json.loads(value)) for name, value in rows}
+
+    def set_scale(self, label: str, scale: traffic.Scale) -> None:
+        with self._writing():
+            self._db.execute(
+                "insert into facts values (?, ?)"
+                " on conflict (name) do update set value = excluded.value",
+                (f"scale:{label}", json.dumps(scale)),
+            )
+
+    def call(self, id: str) -> traffic.CallRecord:
+        query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
+        rows = self._rows(query, (id, id + "\U0010ffff")) if id and id.isascii() else []
+        exact = [row for row in rows if row[0] == id]
+        if len(exact or rows) != 1:
+            raise traffic.UnknownCall(
+                f"no call {id!r} is on record" if not rows else f"{id!r} is ambiguous",
+                hint="`tfgrpo traffic` lists calls; old ones are deleted (--keep)",
+            )
+        return traffic.CallRecord._make((exact or rows)[0])
+
+    def content(self, id: str) -> traffic.CallContent | None:
+        rows = self._rows("select call, request, answer from contents where call = ?", (id,))
+        return traffic.CallContent._make(rows[0]) if rows else None
+
+    def feedback(self, id: str) -> list[traffic.Feedback]:
+        query = f"select {FEEDBACK} from feedback where call = ? order by time, row"
+        return [traffic.Feedback._make(row) for row in self._rows(query, (id,))]
+
+    def calls(self, which: traffic.CallFilter, most: int) -> list[traffic.ListedCall]:
+        query, values = _listing(which)
+        return [
+            traffic.ListedCall(traffic.CallRecord._make(row[:-2]), row[-2], row[-1])
+            for row in self._rows(f"select * {query} limit ?", [*values, most])
+        ]
+
+    def search(self, which: traffic.CallFilter, words: str, most: int) -> traffic.FoundCalls:
+        wanted, fitting, reached = words.casefold(), list[traffic.ListedCall](), None
+        query, values = _listing(which)
+        known_words = (
+            "(select group_concat(author || ' ' || coalesce(label, '') || ' ' ||"
+            " coalesce(comment, '') || ' ' || coalesce(correct, ''), ' ')"
+            " from feedback where call = listed.id), listed.error,"
+            " (select request || ' ' || answer from contents where call = listed.id)"
+        )
+        with self._translating():
+            rows = self._db.execute(
+                f"select *, {known_words} {query} limit ?", [*values, LOOKED_AT + 1]
+            )
+            for number, (*row, feedback, error, content) in enumerate(rows):
+                if number == LOOKED_AT or len(fitting) == most:
+                    return traffic.FoundCalls(fitting, reached)
+                call = traffic.CallRecord._make(row[:-2])
+                reached = traffic.Place(call.time, call.id)
+                if any(wanted in _plain(text) for text in (feedback, error, content) if text):
+                    fitting.append(traffic.ListedCall(call, row[-2], row[-1]))
+        return traffic.FoundCalls(fitting, None)
+
+    def measured(self, since: int, tags: traffic.Tags = ()) -> list[traffic.MeasuredCall]:
+        scored = "select call, avg(score) from feedback where score is not null group by call"
+        scores = dict(self._rows(scored))
+        columns = ", ".join(traffic.MeasuredCall._fields[:-1])
+        # `+` has the file read in its order: by an index, each call would be looked up by itself.
+        tagged, values = _tagged(tags)
+        rows = self._rows(
+            f"select {columns}, id from calls where +time >= ?{tagged}", (since, *values)
+        )
+        return [traffic.MeasuredCall._make((*row[:-1], scores.get(row[-1]))) for row in rows]
+
+    def tokens(self, since: int) -> list[traffic.TokenSum]:
+        query = (
+            "select model, provider, status, sum(prompt_tokens),"
+            " sum(min(coalesce(cached_tokens, 0), prompt_tokens)), sum(completion_tokens), count(*)"
+            " from calls where +time >= ?"
+            " group by model, provider, status, prompt_tokens is null, completion_tokens is null"
+        )
+        return [traffic.TokenSum._make(row) for row in self._rows(query, (since,))]
+
+    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        query = (
+            "select digest, experiences, count(*) from calls"
+            " where +time >= ? and digest is not null group by digest, experiences"
+        )
+        return self._rows(query, (since,))
+
+    def arm_calls(
+        self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
+    ) -> list[traffic.ArmCall]:
+        columns = ", ".join(traffic.ArmCall._fields)
+        rows = self._of_arms(f"{columns} from calls c where true", "time, id", arms, since, tags)
+        return [traffic.ArmCall._make(row) for row in rows]
+
+    def arm_scores(
+        self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
+    ) -> list[traffic.ArmScore]:
+        scores = "f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
+        query = f"{scores} where f.score is not null"
+        rows = self._of_arms(query, "f.row", arms, since, tags)
+        return [traffic.ArmScore._make(row) for row in rows]
+
+    def _of_arms(
+        self, query: str, order: str, arms: Sequence[str], since: int, tags: traffic.Tags
+    ) -> list[Any]:
+        tagged, values = _tagged(tags)
+        arm = f"c.arm in ({','.join('?' * len(arms))})"
+        return self._rows(
+            f"select {query} and c.time >= ? and {arm}{tagged} order by {order}",
+            (since, *arms, *values),
+        )
+
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        query = (
+            "select label, min(score), max(score) from feedback where score is not null"
+            " group by label"
+        )
+        return {label: (low, high) for label, low, high in self._rows(query)}
+
+    def count_lost(self, number: int) -> None:
+        with self._writing():
+            self._db.execute(
+                "insert into facts values ('lost', ?)"
+                " on conflict (name) do update set value = value + excluded.value",
+                (number,),
+            )
+
+    def lost(self) -> int:
+        rows = self._rows("select value from facts where name = 'lost'")
+        return int(rows[0][0]) if rows else 0
+
+    def recorded(self, worker: str) -> int:
+        rows = self._rows("select recorded from workers where id = ?", (worker,))
+        return int(rows[0][0]) if rows else 0
+
+    def delete_before(self, time: int) -> int:
+        if not self._rows("select 1 from calls where time < ? limit 1", (time,)):
+            return 0
+        self._db.execute("pragma secure_delete = on")
+        with self._writing():
+            old = "(select id from calls where time < ?)"
+            for table in ("contents", "feedback"):
+                self._db.execute(f"delete from {table} where call in {old}", (time,))
+            deleted = self._db.execute("delete from calls where time < ?", (time,)).rowcount
+        with self._translating():  # what they were is in the log of writes too
+            self._db.execute("pragma wal_checkpoint(truncate)")
+        return deleted
+
+    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
+        changed = 0
+        places = {
+            "contents": ("call", ("request", "answer")),
+            "feedback": ("row", ("author", "label", "comment", "correct")),
+            "calls": ("id", ("model", "route", "error", "tags")),
+        }
+        self._db.execute("pragma secure_delete = on")
+        with self._writing():
+            for table, (key, columns) in places.items():
+                query = f"select {key}, {', '.join(columns)} from {table}"
+                for row in self._db.execute(query).fetchall():
+                    clean = [v and pattern.sub(REDACTED, v) for v in row[1:]]
+                    if clean != list(row[1:]):
+                        changed += 1
+                        if dry_run:
+                            continue
+                        sets = ", ".join(f"{column} = ?" for column in columns)
+                        self._db.execute(
+                            f"update {table} set {sets} where {key} = ?", (*clean, row[0])
+                        )
+            changed += self._redact_totals(pattern, dry_run=dry_run)
+        if not dry_run:  # what an interrupted redaction took out may be in free pages
+            with self._translating():
+                self._db.execute("vacuum")
+                self._db.execute("pragma wal_checkpoint(truncate)")
+        return changed
+
+    def _redact_totals(self, pattern: re.Pattern[str], *, dry_run: bool) -> int:
+        """Takes a pattern out of the labels of sums; those that have the same ones then are one."""
+        changed = 0
+        for name, labels, value in self._db.execute("select * from totals").fetchall():
+            pairs = json.loads(labels)
+            clean = {key: pattern.sub(REDACTED, label) for key, label in pairs.items()}
+            if clean == pairs:
+                continue
+            changed += 1
+            if not dry_run:
+                key = (name, labels)
+                self._db.execute("delete from totals where name = ? and labels = ?", key)
+                self._add_up({(name, json.dumps(clean)): value})
+        return changed
+
+
+def _tagged(tags: traffic.Tags) -> tuple[str, list[object]]:
+    """The condition that calls have all of these tags, behind others, and its values."""
+    return f" and {TAGGED}" * len(tags), [part for tag in tags for part in tag]
+
+
+def _listing(which: traffic.CallFilter) -> tuple[str, list[object]]:
+    """The query for calls, newest first, from `from` on, and its values."""
+    after = which.after
+    wanted: dict[str, tuple[object, ...]] = {
+        "time >= ?": (which.since,),
+        "library = ?": (which.library,),
+        "model = ?": (which.model,),
+        "subject = ?": (which.subject,),
+        "arm = ?": (which.arm,),
+        "key = ?": (which.key,),
+        "score < ?": (which.below,),
+        "time < ?": (which.until,),
+        "(version = ? or digest glob ?)": (which.version, _begins(which.version)),
+        "trace glob ?": (_begins(which.trace),),
+        "(status >= 400 or status = 0)": () if which.failed else (None,),
+        "feedback > 0": () if which.with_feedback else (None,),
+        "(time < ? or (time = ? and id > ?))": (after.time, *after) if after else (None,),
+    }
+    conditions = {one: values for one, values in wanted.items() if None not in values}
+    tagged, of_tags = _tagged(which.tags)
+    values = [value for some in conditions.values() for value in some] + of_tags
+    columns = ", ".join(f"calls.{name}" for name in traffic.CallRecord._fields)
+    query = (
+        f"from (select {columns},"
+        " (select count(*) from feedback where call = calls.id) as feedback,"
+        " (select avg(score) from feedback where call = calls.id) as score from calls) as listed"
+        f" where {' and '.join(conditions)}{tagged} order by time desc, id"
+    )
+    return query, values
+
+
+def _begins(text: str | None) -> str | None:
+    return None if text is None else text + "*"
+
+
+def _plain(text: str) -> str:
+    """A text as words are looked for in it: without JSON's escapes, in small letters."""
+    if "\\" in text:
+        halves = ESCAPE.sub(_letter, text).encode("utf-16", "surrogatepass")
+        text = halves.decode("utf-16", "replace")
+    return text.casefold()
+
+
+def _letter(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code is None:
+        return " " if escape[0] in ("\\n", "\\t", "\\r") else escape[0][1:]
+    return chr(int(code, 16))
