@@ -49,10 +49,7 @@ SLOW = (
     "importlib.metadata",
 )
 """Of the standard library: each takes from one to eight per cent of a bare start with click."""
-NOT_SHOWN = (
-    *("tfgrpo.store.port", "tfgrpo.store.damaged_values", "tfgrpo.store.signing"),
-    "tfgrpo.store.activity.runs",
-)
+NOT_SHOWN = ("tfgrpo.store.activity.runs", "tfgrpo.store.port", "tfgrpo.store.signing")
 """Of ours: what a log loads for its options alone, or nothing of it."""
 LIGHT = (
     ["--help"],
