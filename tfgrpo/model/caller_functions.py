@@ -46,7 +46,7 @@ def is_of_tfgrpo(function: object) -> bool:
     """Whether a function, or what a partial holds, is a part of this package."""
     while isinstance(function, partial):
         function = function.func
-    home = function if isinstance(function, FunctionType) else type(function)
+    home = function if isinstance(function, FunctionType | MethodType | type) else type(function)
     return (home.__module__ or "").partition(".")[0] == "tfgrpo"
 
 
