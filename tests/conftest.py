@@ -142,7 +142,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has live libraries look at their store's file whenever they are asked for anything."""
-    monkeypatch.setattr("tfgrpo.domains.live_library.LOOK", 0.0)
+    monkeypatch.setattr("tfgrpo.domains.prompt_library.LOOK", 0.0)
 
 
 @pytest.fixture(params=["bubblewrap", "confined"])

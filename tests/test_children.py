@@ -233,8 +233,9 @@ tell_of("judge")
     ),
     "what proves that a sandbox holds": (
         """
-from tfgrpo.tools.sandbox import _read_output
-_read_output([fake("bwrap")])
+from tfgrpo.tools.sandbox import _running
+with _running([fake("bwrap")], ()) as output:
+    output.read()
 tell_of("bwrap")
 """,
         [],

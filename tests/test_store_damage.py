@@ -282,12 +282,12 @@ LIVE_AS_NOBODY = """
 import asyncio, os, sys
 from pathlib import Path
 import tfgrpo
-from tfgrpo.domains import live_library
+from tfgrpo.domains import prompt_library
 from tfgrpo.store import sqlite
 from tfgrpo.ui.store_per_thread import Stores
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
-live_library.LOOK = 0.0
+prompt_library.LOOK = 0.0
 live, stores = tfgrpo.live(store=sys.argv[1]), Stores(Path(sys.argv[1]))
 for _ in range(3):
     shown = asyncio.run(stores.run("ann", lambda store: len(store.library())))
