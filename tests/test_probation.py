@@ -25,6 +25,7 @@ from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
+from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
@@ -453,6 +454,33 @@ def test_examples_that_are_good_for_copying_alone_do_not_enter(make: Callable[..
         desk.train(server)
     assert {op for op, text in pool_events(desk.path) if text and is_example(text)} == {"ADD"}
     assert libraries(desk.path)[-1] == []
+
+
+OBJECT = json.dumps({"tool": "book", "arguments": {"room": "4", "from": "11:00"}}, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "response", "is_alone"),
+    [
+        ("60", "60", True),
+        ("60", "\\boxed{60}", True),
+        ("60", "5 * 12 = \\boxed{60}", False),
+        ("60", "5 weeks are 60 days, so the bill says \\boxed{60}", False),
+        (OBJECT, OBJECT, True),
+        (OBJECT, json.dumps(json.loads(OBJECT), indent=4), True),
+        (OBJECT, f"```json\n{json.dumps(json.loads(OBJECT), indent=2)}\n```\n", True),
+        (
+            OBJECT,
+            f"First I look for a room, which is free at eleven, and book it: {OBJECT}",
+            False,
+        ),
+        ("戊组", "Label: 戊组", True),
+    ],
+)
+def test_an_attempt_is_an_answer_alone_or_has_work_in_it(
+    answer: str, response: str, is_alone: bool
+) -> None:
+    assert (tokens_beside(answer, response) <= AROUND) is is_alone
 
 
 ORDERS = [

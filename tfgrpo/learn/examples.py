@@ -9,6 +9,7 @@ attempt. It is a candidate like any other, but all of a step are shown or hidden
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
@@ -35,9 +36,10 @@ ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 LOOKED_AT = 8
 """The attempts whose record is read: a model that thinks before it answers does so mostly."""
-AROUND = 8
+AROUND = 6
 """The most tokens that an attempt has beside an answer where it has nothing else: a box, a fence.
 """
+BLANKS = re.compile(r"\s*([^\w\s])\s*")
 LONGEST_FORM = 40
 """The most characters that a form has beside the answer: more say something of the problem."""
 
@@ -64,8 +66,7 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     then shows the way that is asked for."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
-        inf if (answer := one.answer) is None else _tokens(one.response) - count_tokens(answer)
-        for one in rollouts
+        inf if one.answer is None else tokens_beside(one.answer, one.response) for one in rollouts
     ]
     if not (around and median(around) <= AROUND):
         return False
@@ -75,8 +76,11 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     return not any(call.reasoning_tokens for call in calls if call is not None)
 
 
-def _tokens(response: str) -> int:
-    return count_tokens(one_line(response))  # however it is laid out
+def tokens_beside(answer: str, response: str) -> int:
+    """About how many tokens a response has beside an answer. How an object is laid out is none."""
+    if answer.startswith(("{", "[")):
+        answer, response = (BLANKS.sub(r"\1", text) for text in (answer, response))
+    return count_tokens(response) - count_tokens(answer)
 
 
 def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
