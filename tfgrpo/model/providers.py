@@ -1,7 +1,7 @@
 """The endpoints that people have: how each is set up, and what there is to know of it.
 
 One table for three readers: `docs/models.md` prints a block of settings for each (`python
-docs/providers.py` writes them), `keys_by_host.py` knows from it whose key is whose, and
+docs/providers.py` writes them), `key_for` knows from it whose key is whose, and
 `tests/providers/` runs a small training on a stand-in of each, made after its public
 documentation, with these very settings.
 """

@@ -3,7 +3,7 @@ tools, are written anew as well.
 
 The reflection model is shown the words that `agent_objective` stands for, or a tool's description,
 and what attempts under them came to, and writes others. These are candidates like any other
-(`[objective] …`, `[tool NAME] …`, `rendering/instruction_texts.py`) that belong to every problem.
+(`[objective] …`, `[tool NAME] …`, `rendering/experience_texts.py`) that belong to every problem.
 Where a library has such words already, one stands in their place, and is a MODIFY of them
 (`learn/rivals.py`). No code looks whether the form of an answer was lost: attempts that lose it are
 wrong. Of many tools those that attempts call come first, and the others in turn.
