@@ -22,7 +22,7 @@ from test_proxy import CHAT
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.activity.traffic import (

@@ -20,7 +20,7 @@ from conftest import Cli, environment, one_line_error
 from conftest import problems as lines
 from scripted import ScriptedEndpoint
 
-from tfgrpo.data import contents, datasets
+from tfgrpo.data import compressed_files, datasets
 from tfgrpo.data.datasets import KNOWN, DatasetSpec, Known, load, parse, stem
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
@@ -395,7 +395,7 @@ def test_what_cannot_be_read_is_told_by_its_cause(tmp_path: Path, name: str) -> 
 
 
 def test_nothing_unpacks_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "LARGEST", 1_000_000)
+    monkeypatch.setattr(compressed_files, "LARGEST", 1_000_000)
     bomb = b"problem,answer\n" + b"a" * 5_000_000
     book = zipped({"xl/workbook.xml": bomb})
     for name, data in (

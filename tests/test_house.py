@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -320,87 +320,57 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
         assert f"tfgrpo/{name}" in names
 
 
-@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
-def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
-    subprocess.run(
-        [Path(sys.executable).with_name("tfgrpo"), "init"],
-        cwd=tmp_path,
-        env=environment(),
-        check=True,
-        capture_output=True,
-    )
-    script = (
-        f"import sys; sys.argv = ['tfgrpo', *{arguments!r}]\n"
-        "from tfgrpo.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit as stop: assert not stop.code, stop.code\n"
-        f"print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
-    )
+MAIN = """
+import gc, sys
+runs = lambda: sum(one["collections"] for one in gc.get_stats())
+import click, sqlite3, tfgrpo.cli
+gc.collect()
+before, collected = set(sys.modules), runs()  # an editable install has some already
+from tfgrpo.cli.main import main
+try: main()
+except SystemExit as stop: assert not stop.code, stop.code
+"""
+
+
+def seen_after(folder: Path, arguments: Sequence[str], expression: str) -> str:
+    """What an expression is after a command, in a process of its own, in a folder with a store."""
+    for line in (["init"], ["add", "Count both days."]):
+        subprocess.run(
+            [Path(sys.executable).with_name("tfgrpo"), *line],
+            cwd=folder,
+            env=environment(),
+            check=True,
+            capture_output=True,
+        )
+    script = f"{MAIN}print({expression}, file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
+        [sys.executable, "-c", script, *arguments],
+        cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
     )
-    assert done.stderr.strip() == "HEAVY []", done.stderr
+    return done.stderr.strip()
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    assert seen_after(tmp_path, arguments, f"[m for m in {HEAVY!r} if m in sys.modules]") == "[]"
 
 
 @pytest.mark.parametrize("arguments", [["log"], ["diff", "v0", "HEAD"]], ids=" ".join)
 def test_a_log_or_diff_loads_no_slow_module_of_the_standard_library(
     arguments: list[str], tmp_path: Path
 ) -> None:
-    tfgrpo = Path(sys.executable).with_name("tfgrpo")
-    for line in (["init"], ["add", "Count both days."]):
-        subprocess.run(
-            [tfgrpo, *line], cwd=tmp_path, env=environment(), check=True, capture_output=True
-        )
-    script = (
-        "import sys; before = set(sys.modules)\n"  # an editable install has some already
-        f"sys.argv = ['tfgrpo', *{arguments!r}]\n"
-        "from tfgrpo.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit as stop: assert not stop.code, stop.code\n"
-        f"print([m for m in {SLOW!r} if m in sys.modules.keys() - before], file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr.strip() == "[]", done.stderr
+    loaded = f"[m for m in {SLOW!r} if m in sys.modules.keys() - before]"
+    assert seen_after(tmp_path, arguments, loaded) == "[]"
 
 
 def test_a_log_loads_no_module_of_ours_that_it_does_not_show_anything_with(tmp_path: Path) -> None:
     """Signatures and runs are loaded where there are any; a port's signatures are for who writes
     one. What is loaded is not searched for garbage either."""
-    subprocess.run(
-        [Path(sys.executable).with_name("tfgrpo"), "init"],
-        cwd=tmp_path,
-        env=environment(),
-        check=True,
-        capture_output=True,
-    )
-    script = (
-        "import gc, sys; sys.argv = ['tfgrpo', 'log']\n"
-        "runs = lambda: sum(one['collections'] for one in gc.get_stats())\n"
-        "import click, sqlite3, tfgrpo.cli; gc.collect(); before = runs()\n"
-        "from tfgrpo.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit as stop: assert not stop.code, stop.code\n"
-        f"needless = [m for m in {NOT_SHOWN!r} if m in sys.modules]\n"
-        "print(needless, runs() - before, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr.strip() == "[] 0", done.stderr
+    loaded = f"[m for m in {NOT_SHOWN!r} if m in sys.modules], runs() - collected"
+    assert seen_after(tmp_path, ["log"], loaded) == "[] 0"
 
 
 def test_importing_the_package_imports_nothing() -> None:

@@ -13,7 +13,7 @@ from conftest import Cli
 
 from tfgrpo.data import datasets, readers
 from tfgrpo.data.column_roles import answer_texts, guess_columns
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.domains.choice import DOMAIN
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
 

@@ -133,7 +133,7 @@ def test_the_papers_recipe_is_the_same_everywhere() -> None:
             r"dapo-math-17k\S* --epochs (\d+) --batch-size (\d+) --group-size (\d+)", text
         )
     ]
-    assert told
+    assert len(told) > 1
     assert set(told) == {recipe}
 
 

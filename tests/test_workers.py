@@ -9,8 +9,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -110,31 +110,43 @@ def test_a_budget_bounds_what_workers_and_the_driver_spend_together(
     assert outcome(shared) == alone
 
 
+SILENT = "update leases set beat = now() - interval '1 hour' where holder like 'worker%%'"
+"""A worker that is taken for dead."""
+
+
+@asynccontextmanager
+async def shared_between(shared: str) -> AsyncIterator[tuple[Queue, SharedBudget, SharedBudget]]:
+    """A queue, and a budget of 1,000 tokens that a driver shares with a worker."""
+    async with opened(queue_address(shared)) as queue:
+        driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 0.0)
+        worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
+        driver.join(queue, "r", "driver")
+        worker.join(queue, "r", "worker 1")
+        await driver.share()
+        yield queue, driver, worker
+
+
+async def rest(queue: Queue) -> int:
+    """What nobody has leased."""
+    return int((await queue.rows("select rest from budgets"))[0]["rest"])
+
+
 def test_a_holder_that_was_taken_for_dead_does_not_give_back_twice(shared: str) -> None:
     Store.init(shared, author="tests").close()
 
     async def rests() -> list[int]:
-        async with opened(queue_address(shared)) as queue:
+        async with shared_between(shared) as (queue, driver, worker):
             rests: list[int] = []
-
-            async def look() -> None:
-                rests.append(int((await queue.rows("select rest from budgets"))[0]["rest"]))
-
-            driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 0.0)
-            worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
-            driver.join(queue, "r", "driver")
-            worker.join(queue, "r", "worker 1")
-            await driver.share()
             for again in (worker.give_back, partial(worker._extend, 10)):
                 assert await worker._extend(200)  # takes 800
-                await look()
-                await queue.execute("update leases set beat = now() - interval '1 hour'")
+                rests.append(await rest(queue))
+                await queue.execute(SILENT)
                 await driver.give_back()
-                await look()
+                rests.append(await rest(queue))
                 await again()
-                await look()
+                rests.append(await rest(queue))
                 await worker.give_back()
-                await look()
+                rests.append(await rest(queue))
             return rests
 
     assert asyncio.run(rests()) == [200, 200, 1_000, 1_000, 200, 200, 160, 1_000]
@@ -144,30 +156,19 @@ def test_what_a_dead_worker_had_in_flight_counts_as_spent_in_every_later_session
     shared: str,
 ) -> None:
     Store.init(shared, author="tests").close()
-    silent = "update leases set beat = now() - interval '1 hour' where holder like 'worker%%'"
 
     async def rests() -> list[int]:
-        async with opened(queue_address(shared)) as queue:
-            rests: list[int] = []
-
-            async def look() -> None:
-                rests.append(int((await queue.rows("select rest from budgets"))[0]["rest"]))
-
-            driver = SharedBudget(Budget(1_000, in_tokens=True), lambda: 0.0)
-            worker = SharedBudget(Budget(1_000, in_tokens=True), leased=True)
-            driver.join(queue, "r", "driver")
-            worker.join(queue, "r", "worker 1")
-            await driver.share()
+        async with shared_between(shared) as (queue, driver, worker):
             await worker.hold(300)  # a call in flight, which its provider may bill
             await worker.give_back()
-            await look()
-            await queue.execute(silent)
+            rests = [await rest(queue)]
+            await queue.execute(SILENT)
             await driver.give_back()
-            await look()
+            rests.append(await rest(queue))
             later = SharedBudget(Budget(1_000, in_tokens=True), lambda: 100.0)
             later.join(queue, "r", "driver")
             await later.share()
-            await look()
+            rests.append(await rest(queue))
             with pytest.raises(BudgetReached, match="300 tokens set aside for calls of workers"):
                 await later.hold(700)
             return rests
@@ -179,9 +180,6 @@ def test_what_is_done_with_a_budget_while_the_answer_is_lost_is_done_once(
     shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Store.init(shared, author="tests").close()
-
-    async def rest(queue: Queue) -> int:
-        return int((await queue.rows("select rest from budgets"))[0]["rest"])
 
     async def rests() -> list[int]:
         async with opened(queue_address(shared)) as queue:
@@ -218,7 +216,7 @@ def test_whoever_begins_anew_with_a_budget_gives_nothing_back_that_was_spent(sha
                     assert await worker._extend(10)
                     worker.settle(Reservation(0, 0), 30)
                     await worker.give_back()
-                    rests.append(int((await queue.rows("select rest from budgets"))[0]["rest"]))
+                    rests.append(await rest(queue))
             return rests
 
     assert asyncio.run(rests()) == [970, 940, 910, 880]

@@ -28,7 +28,7 @@ from tfgrpo.data.column_roles import (
     guess_columns,
     is_filled,
 )
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.data.problems import share, sizes
 from tfgrpo.data.readers import Row
 from tfgrpo.data.row_shapes import in_our_shape, index_base

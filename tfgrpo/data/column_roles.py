@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeAlias, get_args
 
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.data.row_shapes import fold
 
 Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]

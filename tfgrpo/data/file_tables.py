@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tfgrpo.data import contents
+from tfgrpo.data import compressed_files
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.column_roles import QUESTIONS
-from tfgrpo.data.contents import Contents, DatasetError, readable
+from tfgrpo.data.compressed_files import Contents, DatasetError, readable
 from tfgrpo.store.errors import install_hint
 
 Fields: TypeAlias = dict[str, Any]
@@ -186,10 +186,10 @@ def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
     with readable(content.name, "the file must be an Excel workbook", Exception):
         with zipfile.ZipFile(io.BytesIO(content.data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
-        if size > contents.LARGEST:
+        if size > compressed_files.LARGEST:
             raise DatasetError(
                 f"{content.name} unpacks to {size / 1e6:,.0f} MB, of which at most "
-                f"{contents.LARGEST / 1e6:,.0f} are read",
+                f"{compressed_files.LARGEST / 1e6:,.0f} are read",
                 hint="save it as CSV",
             )
         book = openpyxl.load_workbook(io.BytesIO(content.data), read_only=True, data_only=True)

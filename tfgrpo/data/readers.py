@@ -16,11 +16,11 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from tfgrpo.data import contents, file_tables
+from tfgrpo.data import compressed_files, file_tables
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.column_roles import is_filled
-from tfgrpo.data.contents import Contents
-from tfgrpo.data.contents import DatasetError as DatasetError
+from tfgrpo.data.compressed_files import Contents
+from tfgrpo.data.compressed_files import DatasetError as DatasetError
 from tfgrpo.data.file_tables import EXTRA as EXTRA
 from tfgrpo.data.file_tables import rows_in
 
@@ -49,7 +49,7 @@ def read(path: Path) -> Iterator[Row]:
 def _rows(path: Path) -> Iterator[Row]:
     if path.is_dir():
         return _numbered(str(path), file_tables.saved_folder(path))
-    content = contents.read_contents(path)
+    content = compressed_files.read_contents(path)
     if content.ending == ".parquet":
         return _numbered(content.name, file_tables.parquet(content))
     if content.ending in (".xlsx", ".xlsm"):
@@ -85,7 +85,7 @@ def _loads(text: str) -> Any:
 
 
 def _jsonl(content: Contents) -> Iterator[Row]:
-    lines = contents.text(content).split("\n")  # at nothing but newlines
+    lines = compressed_files.text(content).split("\n")  # at nothing but newlines
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{content.name}:{number}"
@@ -100,7 +100,7 @@ def _jsonl(content: Contents) -> Iterator[Row]:
 
 def _json(content: Contents) -> Iterator[Row]:
     try:
-        rows = _loads(contents.text(content))
+        rows = _loads(compressed_files.text(content))
     except (ValueError, RecursionError):
         yield from _jsonl(content)  # many a file of lines is called .json
         return
@@ -117,7 +117,7 @@ def _json(content: Contents) -> Iterator[Row]:
 
 def _csv(content: Contents) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
-    whole = contents.text(content)
+    whole = compressed_files.text(content)
     first, newline, rest = whole.partition("\n")
     skipped = 0
     if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line

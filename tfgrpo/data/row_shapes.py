@@ -21,7 +21,7 @@ from contextlib import suppress
 from string import ascii_uppercase
 from typing import Any
 
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.compressed_files import DatasetError
 
 QUESTIONS = (
     *("problem", "question", "query", "prompt", "stem", "question_stem", "input", "text"),

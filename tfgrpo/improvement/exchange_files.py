@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.data import contents
+from tfgrpo.data import compressed_files
 from tfgrpo.data.problems import USUAL
 from tfgrpo.improvement import otlp_files
 from tfgrpo.improvement.exchange import (
@@ -197,7 +197,7 @@ def read_exchanges(path: Path) -> Iterator[Exchange | Unread]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
-    text = contents.text(contents.read_contents(path))
+    text = compressed_files.text(compressed_files.read_contents(path))
     try:
         whole = read_json(text)
     except (ValueError, RecursionError):
