@@ -465,6 +465,7 @@ OBJECT = json.dumps({"tool": "book", "arguments": {"room": "4", "from": "11:00"}
         ("60", "60", True),
         ("60", "\\boxed{60}", True),
         ("60", "5 * 12 = \\boxed{60}", False),
+        ("[0, 1]", "from 0 * 1 = 0 to 1 * 1 = 1: [0, 1]", False),
         ("60", "5 weeks are 60 days, so the bill says \\boxed{60}", False),
         (OBJECT, OBJECT, True),
         (OBJECT, json.dumps(json.loads(OBJECT), indent=4), True),

@@ -78,7 +78,7 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
 
 def tokens_beside(answer: str, response: str) -> int:
     """About how many tokens a response has beside an answer. How an object is laid out is none."""
-    if answer.startswith(("{", "[")):
+    if answer.startswith('{"'):
         answer, response = (BLANKS.sub(r"\1", text) for text in (answer, response))
     return count_tokens(response) - count_tokens(answer)
 
