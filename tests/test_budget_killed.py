@@ -36,7 +36,7 @@ class Restless(Billed):
 
 @posix
 @pytest.mark.parametrize(
-    ("limit", "option"), [(600_000, "600ktok"), (0.18, "0.18")], ids=["tokens", "dollars"]
+    ("limit", "option"), [(900_000, "900ktok"), (0.3, "0.3")], ids=["tokens", "dollars"]
 )
 def test_the_bill_of_a_run_that_is_killed_again_and_again_is_at_most_its_budget(
     tmp_path: Path, limit: float, option: str
@@ -60,7 +60,7 @@ def test_the_bill_of_a_run_that_is_killed_again_and_again_is_at_most_its_budget(
         while True:
             before = len(server.requests)
             forked.start(*train)
-            wanted = before + chance.randrange(CONCURRENCY, 4 * CONCURRENCY)
+            wanted = before + chance.randrange(CONCURRENCY, 2 * CONCURRENCY)
             while kills < KILLS and len(server.requests) < wanted and not forked.ended():
                 time.sleep(0.001)
             if kills < KILLS:

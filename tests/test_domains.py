@@ -647,7 +647,7 @@ def test_a_render_that_gives_no_messages_is_a_clear_error(tmp_path: Path) -> Non
 
 
 HOMES = {
-    "data.contents": {"DatasetError"},
+    "data.compressed_files": {"DatasetError"},
     "data.problems": {"Problem"},
     "domains.base": {"Context", "Domain", "DomainError", "Sampling", "Trajectory", "Verdict"}
     | {"answer_once", "problem_messages"},

@@ -120,8 +120,8 @@ def test_names_are_whole_and_times_are_there_at_every_width(
         first, second, third = page.eval_on_selector_all(".versions li", places)
         assert first[1] == second[0]
         assert second[1] == third[0]
-        ends = "[document.querySelector('.versions').getBoundingClientRect().bottom]"
-        assert page.evaluate(ends) == [third[1]], "the list is as high as its rows are now"
+        ends = "end => document.querySelector('.versions').getBoundingClientRect().bottom === end"
+        page.wait_for_function(ends, arg=third[1])  # the list is as high as its rows are now
 
 
 def test_a_page_is_used_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
