@@ -18,7 +18,7 @@ from scripted import Reply, ScriptedEndpoint, comparison_of, stage
 sys.path.insert(0, str(ROOT))
 from benchmarks.families import headroom, lookup, pooling, training
 from benchmarks.families.__main__ import lookup_verdict, main
-from benchmarks.families.family import PARTS, Family, Row
+from benchmarks.families.family import PARTS, SIZES, Family, Given, Row
 from benchmarks.families.labels import STADTWERKE
 from benchmarks.families.registry import FAMILIES
 from benchmarks.families.results import ResultFile, code_digest
@@ -245,6 +245,24 @@ def test_a_cell_trains_scores_and_is_made_once(tmp_path: Path) -> None:
     table = CliRunner().invoke(main, ["table", str(tmp_path)]).output
     assert "| de-stadtwerke | 1 |" in table
     assert "(problems alone)" in table
+
+
+def test_a_cell_learns_from_given_problems(tmp_path: Path) -> None:
+    rows = [row for part in PARTS for row in STADTWERKE.draw(part)]
+    file = tmp_path / "post.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    given = Given("post", STADTWERKE.domain, rows)
+    texts = [row["problem"] for part in PARTS for row in given.draw(part, 3)]
+    assert len(set(texts)) == len(texts) == sum(SIZES.values())
+    with pytest.raises(ValueError, match="fewer than 61 problems for test"):
+        given.draw("test", 3, 61)
+    words = ["train", str(tmp_path), "--train", "6", "--test", "4", "--model", "m"]
+    with ScriptedEndpoint(desk) as server:
+        words += ["--base-url", server.base_url]
+        judged = ["--file", str(file), "--domain", STADTWERKE.domain]
+        done = CliRunner().invoke(main, [*words, *judged])
+        assert CliRunner().invoke(main, [*words, *judged, "--family", "en-hotel"]).exit_code == 2
+    assert done.output.startswith("post, seed 0: "), done.output
 
 
 def test_headroom_scores_each_library_once(tmp_path: Path) -> None:

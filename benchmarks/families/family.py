@@ -22,6 +22,8 @@ Filled: TypeAlias = tuple[dict[str, Any], Any]
 Texts: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
 """The wordings of train, dev and test."""
 T = TypeVar("T")
+CUT: tuple[Part, ...] = ("train", "test", "dev")
+"""The order in which a file's problems fill the parts: a short one has fewer to choose with."""
 TRIES = 10_000
 
 
@@ -85,3 +87,23 @@ class Family:
             row = {"id": f"{self.name}-{seed}-{part}-{number}", **row}
             rows.setdefault(row["problem"], row)
         raise ValueError(f"{self.name} has fewer than {count} problems for {part}")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Problems that somebody has, in place of a family: a seed says which part each is of."""
+
+    name: str
+    domain: str
+    problems: Sequence[Row]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def draw(self, part: Part, seed: int = 0, count: int | None = None) -> list[Row]:
+        """Returns problems of a part. Raises ValueError where there are too few."""
+        shuffled = random.Random(f"{self.name}/{seed}").sample(self.problems, len(self.problems))
+        before = sum(SIZES[one] for one in CUT[: CUT.index(part)])
+        count = SIZES[part] if count is None else count
+        drawn = shuffled[before : before + SIZES[part]][:count]
+        if len(drawn) < count:
+            raise ValueError(f"{self.name} has fewer than {count} problems for {part}")
+        return drawn

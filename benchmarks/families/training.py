@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import tfgrpo
-from benchmarks.families.family import Family, Row
+from benchmarks.families.family import Family, Given, Row
 from benchmarks.families.results import (
     Result,
     ResultFile,
@@ -28,14 +28,14 @@ FILE = "trained.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A family and a seed, which draws the problems and seeds the run.
+    """A family, or given problems, and a seed, which draws the problems and seeds the run.
 
     `arm` is `default` or `paper`; `gated` says whether the development problems are the run's
     gate. `train`, `test` and `samples` are how many problems and attempts there are. `is_local`
     says that the endpoint's model gets the settings of a local one.
     """
 
-    family: Family
+    family: Family | Given
     seed: int
     arm: str = "default"
     gated: bool = False
