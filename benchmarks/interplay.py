@@ -19,7 +19,7 @@ from typing import NamedTuple
 import click
 
 from tfgrpo.learn.advantage import Observation
-from tfgrpo.learn.assign import CANDIDATES, halves
+from tfgrpo.learn.assign import CANDIDATES, out_of_turn
 from tfgrpo.learn.interplay import interplay
 from tfgrpo.learn.prove import MERGE
 
@@ -57,7 +57,7 @@ def trial(dice: random.Random, kind: str, problems: int) -> list[Observation]:
     for epoch in range(MERGE["epochs"]):
         for number in range(problems):
             for sample in range(MERGE["group_size"]):
-                without = halves(fits[number], seed, (epoch, str(number)), sample)
+                without = out_of_turn(fits[number], seed, (epoch, str(number)), sample, 2)
                 shown = frozenset(fits[number]) - without
                 chance = ease[number] + sum(worth[name] for name in shown)
                 chance += KINDS[kind] * shown.issuperset(PLANTED)

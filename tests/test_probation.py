@@ -22,7 +22,7 @@ from scripted import ScriptedEndpoint, comparison_of, stage
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
-from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
+from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.examples import AROUND, tokens_beside
@@ -284,12 +284,13 @@ def test_what_a_person_deletes_while_a_step_is_at_work_is_no_candidate(
 # its parts:
 
 
-def test_two_attempts_of_a_pair_have_opposite_halves_of_the_candidates() -> None:
+@pytest.mark.parametrize("turns", [PAIR, TURNS])
+def test_each_candidate_is_in_one_of_the_attempts_that_take_turns(turns: int) -> None:
     there = Belonging((), tuple(f"c{n}" for n in range(CANDIDATES)), {})
     for problem in ("p1", "p2", "p3"):
-        first, second = (hidden(there, 0, (1, problem), sample) for sample in (4, 5))
-        assert first | second == set(there.candidates)
-        assert not first & second
+        samples = range(2 * turns, 3 * turns)
+        out = [hidden(there, 0, (1, problem), sample, turns) for sample in samples]
+        assert [sum(c not in one for one in out) for c in there.candidates] == [1] * CANDIDATES
 
 
 def test_what_is_in_force_is_hidden_from_a_small_share() -> None:

@@ -31,7 +31,7 @@ from tfgrpo.evaluation.scoring import (
 )
 from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
-from tfgrpo.learn.assign import halves
+from tfgrpo.learn.assign import out_of_turn
 from tfgrpo.learn.run_estimate import (
     PlannedAttempts,
     RunEstimate,
@@ -261,7 +261,7 @@ async def _measured(
         samples = plan.task.settings.samples + plan.task.settings.samples % 2
         for sample in range(samples):
             for problem in plan.task.problems:
-                missing = halves(ids, plan.task.settings.seed, (problem.id,), sample)
+                missing = out_of_turn(ids, plan.task.settings.seed, (problem.id,), sample, 2)
                 wanted.append((library.less(missing), problem, sample))
                 without.append(missing)
         scores = await examine_each(session, wanted, plan.task, progress=progress)

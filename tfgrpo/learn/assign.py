@@ -1,9 +1,9 @@
 """What an attempt is shown: of the library what it would be shown in use, and some candidates.
 
-Of the candidates that are tried at a problem each attempt is shown a random half: by coins that
-follow from the seed, the problem, the pair of attempts and the candidate's place among them, where
-the second attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter, Statistics
-for Experimenters, 2005). Of the experiences in force each is hidden from a small share of the
+Of the candidates that are tried at a problem each attempt is shown a random third: of three in a
+row each candidate is in one (a fold-over of three parts; Box, Hunter and Hunter, Statistics for
+Experimenters, 2005), by coins that follow from the seed, the problem, the attempts' place and the
+candidate's. Of the experiences in force each is hidden from a small share of the
 attempts, so that its effect stays known. Everything follows from the arguments, so a run that is
 resumed, and a worker elsewhere, shows the same; no coin follows from an id, which is new in each
 run, so a second run of one seed does too as long as the model answers the same.
@@ -34,6 +34,13 @@ CANDIDATES = 4
 apart."""
 UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
 """What is thought of a candidate's effect before it was tried."""
+TURNS = 3
+"""Of so many attempts in a row each candidate is in one. One of two would tell candidates that do
+different things apart the soonest. But a model often says one rule in several wordings, and what
+one of them does beside another is little (`benchmarks/planted.py`)."""
+PAIR = 2
+"""The same in a trial, where what two things do together is asked: half of the attempts have each,
+and a quarter has both."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
 UNLIKE = 0.5
@@ -151,23 +158,29 @@ def tried(
     return tuple(chosen)
 
 
-def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:
+def hidden(
+    there: Belonging,
+    seed: int,
+    path: tuple[str | int, ...],
+    sample: int,
+    turns: int = TURNS,
+) -> frozenset[str]:
     """The factors that one attempt goes without. `path` names the group: step and problem."""
     share = int(HIDDEN * 2**32)
     coins = (_coin("in force", seed, *path, sample, n) for n in range(len(there.in_force)))
     hiding = {one for one, coin in zip(there.in_force, coins, strict=True) if coin < share}
-    out = halves(there.candidates, seed, path, sample)
+    out = out_of_turn(there.candidates, seed, path, sample, turns)
     shown = (replaced(name) for id, name in there.names.items() if id not in out)
     return out.union(hiding, (place for place in shown if place is not None))
 
 
-def halves(
-    names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int
+def out_of_turn(
+    names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int, turns: int
 ) -> frozenset[str]:
-    """The names that an attempt goes without, of which a pair of attempts has each once."""
-    pair, turned = divmod(sample, 2)
-    coins = (_coin("half", seed, *path, pair, n) & 1 for n in range(len(names)))
-    return frozenset(one for one, coin in zip(names, coins, strict=True) if coin == turned)
+    """The names that an attempt goes without, of which one of so many attempts has each."""
+    block, turn = divmod(sample, turns)
+    coins = (_coin("turn", seed, *path, block, n) % turns for n in range(len(names)))
+    return frozenset(one for one, coin in zip(names, coins, strict=True) if coin != turn)
 
 
 def _coin(*path: str | int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling, answer_once
-from tfgrpo.learn.assign import Belonging, belonging, hidden
+from tfgrpo.learn.assign import PAIR, TURNS, Belonging, belonging, hidden
 from tfgrpo.learn.progress import Progress
 from tfgrpo.learn.reflection import Reflection
 from tfgrpo.model.client import CallPath, Calls
@@ -37,6 +37,7 @@ from tfgrpo.rollout.attempt import (
     rendered,
 )
 from tfgrpo.session import Session
+from tfgrpo.settings import TRIAL as POLICY_TRIAL
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import RolloutRow, Run
 from tfgrpo.store.records import Library
@@ -186,7 +187,8 @@ class GroupMaker:
             call_path, there = (step, problem.id), gathering.there
             absent: frozenset[str] = frozenset()
             if there is not None:
-                absent = hidden(there, self._settings.seed, call_path, sample)
+                turns = PAIR if self._settings.policy == POLICY_TRIAL else TURNS
+                absent = hidden(there, self._settings.seed, call_path, sample, turns)
                 shown: Library = Part(library, there.shown(absent))
             else:
                 top_k, rank = self._settings.top_k or None, self._domain.retrieve

@@ -18,7 +18,7 @@ from tfgrpo.connect import local_slots
 from tfgrpo.costs.prices import LOCAL, ModelPrices
 from tfgrpo.domains.base import answer_once
 from tfgrpo.domains.conversation import converse, persona_of, turns_of
-from tfgrpo.learn import candidates, examples, propose
+from tfgrpo.learn import assign, candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.response import count_tokens
@@ -349,8 +349,9 @@ class _Run:
 
     def _add_step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
         size, assumed, more = self._settings.group_size, self._calls.assumed, self._shown(grown)
-        if self._measures:  # half of the candidates, and of the examples, that belong
-            more += 2 * LESSON + (self._examples / 2 * assumed.share if grown else 0.0)
+        if self._measures:  # a third of the candidates, and of the examples, that belong
+            examples = self._examples * assumed.share if grown else 0.0
+            more += (assign.CANDIDATES * LESSON + examples) / assign.TURNS
         self._calls.add_attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         if not self._measures:
             lessons = self._add_comparisons(batch, 1, size, grown) * assumed.lessons
