@@ -11,8 +11,10 @@ random part of what it may.
 With retrieval that is what belongs to the problem's kind, without it the whole pool; where four are
 tried, four of that, as the product chooses them (`tfgrpo/learn/assign.py`). Where lessons are said
 twice, each has a twin in nearly the same words, of the same rule, of which the better does what
-both do; look-alikes are two rules of one kind in nearly the same words. With rivals one of such
-texts enters, and the other has to beat it in its place (`tfgrpo/learn/rivals.py`).
+both do; look-alikes are two rules of one kind in nearly the same words. Where a rule is in many
+words, four of five that help say the one rule of their kind, each in words of its own. A candidate
+is shown to one of two attempts, or, as the product does, to one of three. With rivals one of texts
+that are nearly alike enters, and the other has to beat it in its place (`tfgrpo/learn/rivals.py`).
 
 A policy promotes and retires by what an estimator believes. Reported are the true gain on new
 problems, the share of runs that end below their start, and, of what was promoted, the share that
@@ -33,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfgrpo.learn.advantage import NOISE, WEIGHT, Effect, posterior
-from tfgrpo.learn.assign import tried
+from tfgrpo.learn.assign import PAIR, TURNS, tried
 from tfgrpo.learn.rivals import Rivals, replaced
 
 Floats = NDArray[np.float64]
@@ -51,9 +53,9 @@ LEAST_SPREAD = 0.05
 class World:
     """What is planted, and how it is tried.
 
-    `helpful`, `null`, `harmful`, `paired`, `twins` and `lookalikes` are shares; `effect` is the
-    mean size of an effect at its kind of problem. `groups` and `size` are the groups of a step and
-    the attempts of each.
+    `helpful`, `null`, `harmful`, `paired`, `twins`, `lookalikes` and `paraphrased` are shares;
+    `effect` is the mean size of an effect at its kind of problem. `groups` and `size` are the
+    groups of a step and the attempts of each.
     """
 
     helpful: float = 0.40
@@ -70,6 +72,7 @@ class World:
     retrieval: bool = True
     twins: float = 0.0
     lookalikes: float = 0.0
+    paraphrased: float = 0.0
 
 
 class Belief(NamedTuple):
@@ -98,8 +101,9 @@ class Policy(NamedTuple):
     """When a candidate is promoted or retired; without an estimator all enter at once.
 
     `hidden` is how often an attempt goes without a promoted one, so that its effect stays known.
-    With `few` of what belongs to a problem four are tried, as the product chooses. The last step
-    may promote at another chance. With `rivals` one of texts that are nearly alike enters.
+    With `few` of what belongs to a problem four are tried, as the product chooses. One of `turns`
+    attempts shows a candidate. The last step may promote at another chance. With `rivals` one of
+    texts that are nearly alike enters.
     """
 
     estimator: Estimator | None
@@ -108,6 +112,7 @@ class Policy(NamedTuple):
     hidden: float = 0.15
     pool: int = 24
     few: bool = False
+    turns: int = PAIR
     last: float | None = None
     rivals: bool = False
 
@@ -128,13 +133,15 @@ class Outcome(NamedTuple):
 @dataclass(slots=True)
 class Planted:
     """Candidates with their worth: the kind each belongs to, its effect there, and its partner; of
-    a second one, the first one of nearly the same words, and that of the same rule."""
+    a second one, the first one of nearly the same words, and that of the same rule; of a kind, what
+    says its rule first."""
 
     kind: list[int] = field(default_factory=list)
     effect: list[float] = field(default_factory=list)
     partner: list[int | None] = field(default_factory=list)
     family: dict[int, int] = field(default_factory=dict)
     rule: dict[int, int] = field(default_factory=dict)
+    said: dict[int, int] = field(default_factory=dict)
 
     def add(self, dice: np.random.Generator, world: World) -> list[int]:
         """Plants the candidates of a step; returns their numbers."""
@@ -151,6 +158,9 @@ class Planted:
             roll = dice.random() * (world.helpful + world.null + world.harmful)
             sign = 1 if roll < world.helpful else 0 if roll < world.helpful + world.null else -1
             self._plant(kind, sign * min(0.9, size), None)
+            if world.paraphrased and sign > 0 and dice.random() < world.paraphrased:
+                number = len(self.kind) - 1
+                self.rule[number] = self.said.setdefault(kind, number)
             alike = dice.random() if world.twins + world.lookalikes and room > 1 else 1.0
             if alike < world.twins + world.lookalikes:
                 number, other = len(self.kind), dice.gamma(4.0, world.effect / 4.0)
@@ -284,7 +294,7 @@ def _attempted(
     dice: np.random.Generator, policy: Policy, world: World, library: Library, before: Evidence
 ) -> Evidence:
     """Returns the evidence with that of one more step: masks are folded over within a group, so
-    that each candidate is in half of its attempts."""
+    that each candidate is in its share of the attempts."""
     planted, rivals, pool = library.planted, library.rivals, library.pool
     names = {one: rivals.name(str(one)) for one in (*library.kept, *pool)}
     for one in range(len(planted.kind)):
@@ -306,12 +316,13 @@ def _attempted(
             belongs = [int(name) for name in tried(planted.texts(belongs), effects, group, draw)]
         always = [n for n in library.kept if not world.retrieval or planted.kind[n] == kind]
         places = {n: int(place) for n in belongs if (place := replaced(names[n])) is not None}
-        half = np.zeros(len(belongs), bool)
         for sample in range(world.size):
             row = group * world.size + sample
-            half = ~half if sample % 2 else dice.random(len(belongs)) < 0.5
+            if sample % policy.turns == 0:
+                turn = dice.integers(policy.turns, size=len(belongs))
             hidden = dice.random(len(always)) < policy.hidden
-            there = [n for n, is_in in zip(belongs, half, strict=True) if is_in]
+            shows = zip(belongs, turn == sample % policy.turns, strict=True)
+            there = [n for n, is_in in shows if is_in]
             out = {places[n] for n in there if n in places}
             there += [
                 n for n, is_out in zip(always, hidden, strict=True) if not is_out and n not in out
@@ -394,6 +405,12 @@ WORLDS = {
         0.2, 0.5, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4, twins=1.0
     ),
     "20/50/30, look-alikes": World(0.2, 0.5, 0.3, lookalikes=1.0),
+    "50/35/15, in many words, 9 steps of 8 × 6": World(
+        0.5, 0.35, 0.15, 0.0, 6, 9, 8, 6, 3, effect=0.5, paraphrased=0.8
+    ),
+    "30/50/20, in many words, 9 steps of 8 × 6": World(
+        0.3, 0.5, 0.2, 0.0, 6, 9, 8, 6, 3, effect=0.5, paraphrased=0.8
+    ),
 }
 POLICIES = {
     "accept all": Policy(None),
@@ -406,6 +423,9 @@ POLICIES = {
         as_trained, promote=0.90, few=True, last=0.80
     ),
     "the same with rivals": Policy(as_trained, promote=0.90, few=True, last=0.80, rivals=True),
+    "the same, shown to one of three": Policy(
+        as_trained, promote=0.90, few=True, turns=TURNS, last=0.80, rivals=True
+    ),
 }
 
 
