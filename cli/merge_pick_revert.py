@@ -74,7 +74,7 @@ def tried(
             left_out |= dict.fromkeys(one.ids, "harms")
     figures = trials.merge_figures(store, proof, together, left_out)
     calls, cost = proof.cost.usage.calls, proof.cost
-    object = {**figures, "calls": calls, "dollars": None if cost.unknown else cost.dollars}
+    object = {**figures, "calls": calls, "dollars": cost.known_dollars}
     notes = [
         *figure_lines(figures, texts),
         f"{printing.plural(calls, 'call')}, {dollars(cost)}",

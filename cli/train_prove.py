@@ -264,7 +264,7 @@ def proof_object(proof: Proof) -> dict[str, object]:
         "version": proof.version.name if proof.version else None,
         "experiences": [tried_object(one) for one in proof.tried],
         "calls": cost.usage.calls,
-        "dollars": None if cost.unknown else cost.dollars,
+        "dollars": cost.known_dollars,
     }
 
 

@@ -68,6 +68,11 @@ class Total:
     dollars: float = 0.0
     unknown: tuple[str, ...] = ()
 
+    @property
+    def known_dollars(self) -> float | None:
+        """The dollars; None where they leave something out."""
+        return None if self.unknown else self.dollars
+
     def plus(self, cost: Cost) -> Total:
         """The sum with another cost."""
         unknown = self.unknown
@@ -292,6 +297,6 @@ def _totals(sums: Total) -> dict[str, Any]:
     return {
         **sums.usage._asdict(),
         "retries": sums.retries,
-        "dollars": None if sums.unknown else sums.dollars,
+        "dollars": sums.known_dollars,
         "unknown_prices": list(sums.unknown),
     }

@@ -59,6 +59,18 @@ class StepFigures:
         return self.mixed / self.groups if self.groups else None
 
     @property
+    def library(self) -> int | None:
+        """How many experiences the library had after it; None before it has learned."""
+        return self.learned and self.learned.library
+
+    @property
+    def refused(self) -> int | None:
+        """How many operations were refused; None before it has learned."""
+        if self.learned is None:
+            return None
+        return sum(issue.kind == "refused" for issue in self.learned.issues)
+
+    @property
     def tokens_a_rollout(self) -> float | None:
         """The tokens that the model wrote for an attempt, on the average."""
         if not self.attempts or not self.rollouts.usage.calls:
@@ -89,7 +101,7 @@ class RunFigures:
         if self.budget.in_tokens:
             usage = self.spent.usage
             return float(usage.prompt_tokens + usage.completion_tokens)
-        return None if self.spent.unknown else self.spent.dollars
+        return self.spent.known_dollars
 
     @property
     def is_running(self) -> bool:
@@ -150,15 +162,14 @@ def _step_object(step: StepFigures) -> dict[str, Any]:
         "tool_calls": step.tool_calls,
         "spent": _total_object(step.spent),
         "version": learned and learned.version.name,
-        "library": learned and learned.library,
+        "library": step.library,
         "events": learned and dict(learned.events),
-        "refused": learned and sum(one.kind == "refused" for one in learned.issues),
+        "refused": step.refused,
     }
 
 
 def _total_object(spent: Total) -> dict[str, Any]:
-    dollars = None if spent.unknown else spent.dollars
-    return {**spent.usage._asdict(), "retries": spent.retries, "dollars": dollars}
+    return {**spent.usage._asdict(), "retries": spent.retries, "dollars": spent.known_dollars}
 
 
 def _finite(bound: float | None) -> float | None:

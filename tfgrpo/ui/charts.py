@@ -219,23 +219,9 @@ def run_curves(figures: RunFigures) -> list[Curve]:
     return [
         Curve("Mean reward of attempts", rewards, "{:.2f}".format, 1.0),
         Curve("Groups with winners and losers", over(lambda s: s.mixed_share), percent, 1.0),
-        Curve("Experiences in the library", over(_library), short),
+        Curve("Experiences in the library", over(lambda s: s.library), short),
         Curve("Tool calls", over(lambda s: float(s.tool_calls) or None), short),
         Curve("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
-        Curve("Cost of a step, US dollars", over(_dollars), "{:.2g}".format),
-        Curve("Lessons refused", over(_refused), short),
+        Curve("Cost of a step, US dollars", over(lambda s: s.spent.known_dollars), "{:.2g}".format),
+        Curve("Lessons refused", over(lambda s: s.refused), short),
     ]
-
-
-def _library(step: StepFigures) -> float | None:
-    return None if step.learned is None else float(step.learned.library)
-
-
-def _dollars(step: StepFigures) -> float | None:
-    return None if step.spent.unknown else step.spent.dollars
-
-
-def _refused(step: StepFigures) -> float | None:
-    if step.learned is None:
-        return None
-    return float(sum(issue.kind == "refused" for issue in step.learned.issues))

@@ -1,15 +1,16 @@
-"""One request to a page: what was asked, of which store, by whom; and what can be answered."""
+"""Pages and their routes, and one request to one: what was asked, of which store, by whom; and what
+can be answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tfgrpo.display.graph_layout import HistoryLayout
 from tfgrpo.display.library_figures import Histories
@@ -200,3 +201,33 @@ class Visit:
     async def in_store(self, work: Callable[[Store], T]) -> T:
         """Returns what `work` returns, called with a store in a thread: for a live handler."""
         return await self.site.stores.run(self.who, work)
+
+
+Handler: TypeAlias = Callable[[Visit], Response]
+LiveHandler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path such as `/library/{revision}` and who answers there.
+
+    A GET reads; a POST records something, is refused with `--read-only`, and comes with the
+    form's token. `live` answers with a stream and runs on the event loop: it reads the store
+    through `Visit.in_store`.
+    """
+
+    path: str
+    handler: Handler | LiveHandler
+    method: Literal["GET", "POST"] = "GET"
+    live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: the module that answers, and how the navigation names it (None: it is not there; then
+    `under` is the module of the page of the navigation that it belongs to)."""
+
+    module: str
+    title: str | None = None
+    path: str = ""
+    under: str = ""

@@ -1,10 +1,14 @@
-"""The project around the store that is shown: its settings, prices and data; its branches."""
+"""The project around the store that is shown: its settings, prices and data, its branches, the
+record of traffic beside it; and the numbers in forms about that."""
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -12,9 +16,12 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.project import Project, open_project
 from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.activity.traffic import Traffic, traffic_path
 from tfgrpo.store.address import project_root
+from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.store_per_thread import Stores
 
 T = TypeVar("T")
@@ -82,3 +89,42 @@ def branches_of_people(visit: Visit) -> dict[str, int]:
         for name, number in store.branches().items()
         if name not in proposals and not name.startswith("rejected/")
     }
+
+
+@contextmanager
+def traffic_of(visit: Visit) -> Iterator[Traffic | None]:
+    """Opens the record for a block; gives None where no traffic was recorded."""
+    if not has_traffic(visit):
+        yield None
+        return
+    with closing(open_traffic(traffic_path(visit.store.file))) as traffic:
+        yield traffic
+
+
+@contextmanager
+def recorded_traffic(visit: Visit) -> Iterator[Traffic]:
+    """Opens the record for a block. Raises UnknownRevision where there is none."""
+    with traffic_of(visit) as traffic:
+        if traffic is None:
+            raise UnknownRevision("no traffic is on record")
+        yield traffic
+
+
+def has_traffic(visit: Visit) -> bool:
+    """Returns whether any traffic was recorded."""
+    return os.path.isfile(traffic_path(visit.store.file))
+
+
+def number_in(value: str) -> float | None:
+    """Returns the number that a field says, true and false included. Raises BadForm."""
+    if not value:
+        return None
+    if value.lower() in ("true", "false"):
+        return float(value.lower() == "true")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadForm(f"{value[:40]!r} is no number", hint="such as 0.5; true is 1")
+    return number

@@ -27,8 +27,7 @@ from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import Notifier
-from tfgrpo.ui.page_route import Handler, LiveHandler, Page, Route
-from tfgrpo.ui.page_visit import BadForm, Site, Visit, status_of
+from tfgrpo.ui.page_visit import BadForm, Handler, LiveHandler, Page, Route, Site, Visit, status_of
 from tfgrpo.ui.pages import PAGES
 from tfgrpo.ui.request_guard import Guard, is_genuine
 from tfgrpo.ui.store_per_thread import Stores

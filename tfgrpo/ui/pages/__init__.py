@@ -7,7 +7,7 @@ To add one: write `pages/NAME.py` with handlers that take a `Visit` and end in
 
 from __future__ import annotations
 
-from tfgrpo.ui.page_route import Page
+from tfgrpo.ui.page_visit import Page
 
 PAGES = (
     Page("home", "Home", "/"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
+
+from starlette.responses import Response
 
 from tfgrpo.runs.attempts import (
     AttemptList,
@@ -16,18 +19,11 @@ from tfgrpo.runs.attempts import (
 )
 from tfgrpo.runs.group_details import group_view
 from tfgrpo.runs.run_versions import step_of, versions_of
+from tfgrpo.store.activity.runs import Evaluation, Run
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.ui.page_route import Route
+from tfgrpo.store.store import Store
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import problems_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.runs import Evaluation, Run
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.page_visit import Visit
 
 SHOW = {
     "": "all",

@@ -16,8 +16,7 @@ from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import BISECT_VERDICTS, BisectSearch, BisectVerdict
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.shown_project import places
 from tfgrpo.ui.visitor_sessions import Act

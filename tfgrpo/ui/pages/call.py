@@ -31,9 +31,8 @@ from tfgrpo.ui.call_conversation import (
     turns_of,
     with_library,
 )
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.traffic_beside import number_in, recorded_traffic
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.shown_project import number_in, recorded_traffic
 from tfgrpo.ui.visitor_sessions import Act
 
 WORDS = ("label", "comment", "correct")

@@ -17,10 +17,9 @@ from tfgrpo.store.activity.traffic import (
     UnknownCall,
 )
 from tfgrpo.store.history.log_filter import parse_time
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.shown_project import number_in, traffic_of
 from tfgrpo.ui.sortable_tables import Column, file_of, files
-from tfgrpo.ui.traffic_beside import number_in, traffic_of
 
 ROWS = 50
 FILED = 10_000

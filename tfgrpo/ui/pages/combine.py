@@ -16,8 +16,7 @@ from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 
 WORDS: dict[Combination, str] = {"merge": "Merge", "cherry-pick": "Apply", "revert": "Take back"}

@@ -3,21 +3,19 @@ differ."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.runs.run_record import lessons, run_record
 from tfgrpo.runs.run_status import StepFigures, run_figures
 from tfgrpo.ui.charts import on_one_scale
-from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 from tfgrpo.ui.template_environment import in_words
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 
 class Setting(NamedTuple):
@@ -37,27 +35,22 @@ class StepOfBoth(NamedTuple):
 
 
 def _columns(a: str, b: str) -> tuple[Column[StepOfBoth], ...]:
+    def both(
+        name: str, words: str, pick: Callable[[StepFigures], float | None]
+    ) -> tuple[Column[StepOfBoth], ...]:
+        return (
+            Column(
+                f"{name}_a", f"{words} of {a}", lambda one: pick(one.first) if one.first else None
+            ),
+            Column(f"{name}_b", f"of {b}", lambda one: pick(one.second) if one.second else None),
+        )
+
     return (
         Column("step", "Step", lambda one: one.step),
-        Column("reward_a", f"Reward of {a}", lambda one: _reward(one.first)),
-        Column("reward_b", f"of {b}", lambda one: _reward(one.second)),
-        Column("library_a", f"Library of {a}", lambda one: _library(one.first)),
-        Column("library_b", f"of {b}", lambda one: _library(one.second)),
-        Column("dollars_a", f"Cost of {a}", lambda one: _dollars(one.first)),
-        Column("dollars_b", f"of {b}", lambda one: _dollars(one.second)),
+        *both("reward", "Reward", lambda step: step.reward and step.reward.mean),
+        *both("library", "Library", lambda step: step.library),
+        *both("dollars", "Cost", lambda step: step.spent.known_dollars),
     )
-
-
-def _reward(step: StepFigures | None) -> float | None:
-    return step.reward.mean if step and step.reward else None
-
-
-def _library(step: StepFigures | None) -> int | None:
-    return step.learned.library if step and step.learned else None
-
-
-def _dollars(step: StepFigures | None) -> float | None:
-    return step.spent.dollars if step and not step.spent.unknown else None
 
 
 def show(visit: Visit) -> Response:

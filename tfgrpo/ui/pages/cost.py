@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.costs.accounts import Total, cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
-from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 DAYS = 60
 """The days that are drawn, the newest."""
@@ -37,7 +33,7 @@ class CostTable(NamedTuple):
 
 
 SUMS: tuple[Column[Spent], ...] = (
-    Column("dollars", "Cost", lambda one: None if one.sums.unknown else one.sums.dollars),
+    Column("dollars", "Cost", lambda one: one.sums.known_dollars),
     Column("calls", "Calls", lambda one: one.sums.usage.calls),
     Column("tries", "Tries", lambda one: one.sums.usage.calls + one.sums.retries),
     Column("prompt_tokens", "Tokens in", lambda one: one.sums.usage.prompt_tokens),
@@ -79,7 +75,7 @@ def show(visit: Visit) -> Response:
     charts = [
         chart(
             "Dollars a day",
-            [CurvePoint(f"{d}", None if t.unknown else t.dollars) for d, t in recent],
+            [CurvePoint(f"{d}", t.known_dollars) for d, t in recent],
             lambda value: f"{value:.2g}",
         ),
         chart("Calls a day", [CurvePoint(f"{d}", t.usage.calls) for d, t in recent], short),

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
+
+from starlette.responses import Response
 
 from tfgrpo import wording
 from tfgrpo.evaluation.comparison import ProblemPair, compared
 from tfgrpo.evaluation.statistics import conditions_words, verdict_words
-from tfgrpo.ui.page_route import Route
+from tfgrpo.store.activity.runs import Evaluation
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluation
 from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.runs import Evaluation
-    from tfgrpo.ui.page_visit import Visit
 
 OUTCOMES = ("", "won", "lost", "even")
 MOST = 500
@@ -114,7 +111,6 @@ def paired(visit: Visit) -> Response:
         "paired.html",
         title=f"{comparison.version.name} beside {comparison.control.name} on {comparison.dataset}",
         found=comparison,
-        digest=digest,
         conditions=conditions_words(comparison.conditions),
         verdict=verdict_words(comparison.difference, int(comparison.conditions["samples"])),
         counts={name: comparison.pairs.count(name) for name in OUTCOMES[1:]},

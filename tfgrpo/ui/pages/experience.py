@@ -17,8 +17,7 @@ from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Version, evidence_of
 from tfgrpo.store.redact import Target
 from tfgrpo.ui.charts import credit_chart
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 from tfgrpo.ui.pages.library import known_credits, uses_this_week
 from tfgrpo.ui.shown_project import branches_of_people, remembered
 from tfgrpo.wording import plural

@@ -22,11 +22,9 @@ from tfgrpo.production.experiment import (
     stop,
 )
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit, status_of
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.production import show as show_production
-from tfgrpo.ui.shown_project import branches_of_people
-from tfgrpo.ui.traffic_beside import number_in, traffic_of
+from tfgrpo.ui.shown_project import branches_of_people, number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
 
 METRICS = ("score", *MEASURES)

@@ -16,8 +16,7 @@ from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import parse_time, shortened, subject
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 
 WINDOW = 100
 """Versions in a window; `static/history.js` asks for one at a time."""

@@ -14,11 +14,9 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
 from tfgrpo.store.records import Version
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.pages.production import is_ready, report_of
-from tfgrpo.ui.shown_project import branches_of_people
-from tfgrpo.ui.traffic_beside import has_traffic
+from tfgrpo.ui.shown_project import branches_of_people, has_traffic
 
 VERSIONS = 8
 RUNS = 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+
+from starlette.responses import Response
 
 from tfgrpo.store.activity.key_ledger import (
     KeyLimits,
@@ -18,12 +19,7 @@ from tfgrpo.store.activity.key_ledger import (
 )
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.ui.page_route import Route
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Route, Visit
 
 
 def show(visit: Visit, secret: str | None = None, refusal: TfgrpoError | None = None) -> Response:

@@ -16,8 +16,7 @@ from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.markdown_edit import document, edited, rebased
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import DIGITS, BadForm, Visit, status_of
+from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit, status_of
 from tfgrpo.ui.shown_project import REMEMBERED, places, remembered
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 

@@ -12,8 +12,7 @@ from tfgrpo.hand_edits import arrange_library
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history.library_order import ids_of, moved
 from tfgrpo.store.records import Experience, Library
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 
 ROWS = 200
 """Experiences on a page."""

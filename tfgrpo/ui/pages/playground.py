@@ -17,12 +17,10 @@ from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.terminal_safe import shown
 from tfgrpo.ui.call_conversation import SYSTEM, parsed, turns_of
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit, event
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, event
 from tfgrpo.ui.playground_trials import Answered, Trial, Trials, Words, side
-from tfgrpo.ui.shown_project import branches_of_people, problems_of
+from tfgrpo.ui.shown_project import branches_of_people, problems_of, traffic_of
 from tfgrpo.ui.store_per_thread import Stores
-from tfgrpo.ui.traffic_beside import traffic_of
 
 NONE = "none"
 SPEAKERS = ("user", "assistant")

@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 
 MOST = 200

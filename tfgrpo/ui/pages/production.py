@@ -44,13 +44,11 @@ from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.records import Version
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit, status_of
+from tfgrpo.ui.page_visit import Route, Visit, status_of
 from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
-from tfgrpo.ui.shown_project import branches_of_people, project_of
+from tfgrpo.ui.shown_project import branches_of_people, number_in, project_of, traffic_of
 from tfgrpo.ui.sortable_tables import Column, file_of, table
-from tfgrpo.ui.traffic_beside import number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 

@@ -10,8 +10,7 @@ from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import DIGITS, Visit
+from tfgrpo.ui.page_visit import DIGITS, Route, Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 
 

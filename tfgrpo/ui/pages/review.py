@@ -22,8 +22,7 @@ from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.store.records import Evidence, read_evidence
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit, status_of
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.combine import Undecided, resolution
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural

@@ -16,7 +16,7 @@ from tfgrpo import wording
 from tfgrpo.evaluation.scores import score_curves
 from tfgrpo.learn.measure import OnProbation
 from tfgrpo.runs.live_run import ask_to_stop
-from tfgrpo.runs.run_issues import issue_counts, nothing_learned
+from tfgrpo.runs.run_issues import nothing_learned
 from tfgrpo.runs.run_record import Candidate, ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, StepFigures, run_figures
 from tfgrpo.runs.run_versions import gain_words, versions_of
@@ -27,8 +27,7 @@ from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.store import Store
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.figure_cache import Memory
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit, event
+from tfgrpo.ui.page_visit import Route, Visit, event
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, Table, file_of, table, unsorted
 from tfgrpo.ui.store_per_thread import Stores
@@ -112,11 +111,11 @@ STEPS: tuple[Column[StepFigures], ...] = (
     Column("mixed", "Mixed groups", lambda one: one.mixed),
     Column("attempts", "Attempts", lambda one: one.attempts),
     Column("changes", "Changes", lambda one: one.learned and sum(one.learned.events.values())),
-    Column("library", "Library", lambda one: one.learned and one.learned.library),
+    Column("library", "Library", lambda one: one.library),
     Column("gate", "Gate", lambda one: one.learned and one.learned.gate, False),
-    Column("refused", "Refused", lambda one: refused(one)),
+    Column("refused", "Refused", lambda one: one.refused),
     Column("tokens", "Tokens", lambda one: tokens(one)),
-    Column("dollars", "Cost", lambda one: None if one.spent.unknown else one.spent.dollars),
+    Column("dollars", "Cost", lambda one: one.spent.known_dollars),
 )
 STEPS_MORE: tuple[Column[StepFigures], ...] = (
     Column("low", "From", lambda one: one.reward and one.reward.low),
@@ -139,12 +138,6 @@ CANDIDATES_MORE: tuple[Column[Candidate], ...] = (
     Column("hidden", "Attempts without", lambda one: _of(one, "hidden")),
 )
 _watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
-
-
-def refused(step: StepFigures) -> int | None:
-    """Returns how many operations of a step were refused; None before it has learned."""
-    issues = None if step.learned is None else step.learned.issues
-    return None if issues is None else sum(issue.kind == "refused" for issue in issues)
 
 
 def tokens(step: StepFigures) -> int:
@@ -200,7 +193,6 @@ def show(visit: Visit) -> Response:
         run=run,
         record=record,
         gain=None if record.gain is None else gain_words(record.gain),
-        issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
         steps=_gated(unsorted(steps, STEPS) if figures.is_running else shown),

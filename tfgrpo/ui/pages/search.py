@@ -15,10 +15,8 @@ from starlette.responses import Response
 from tfgrpo.runs.attempts import known_run_problems
 from tfgrpo.store.activity.runs import FoundAttempts, Run
 from tfgrpo.store.activity.traffic import CallFilter, FoundCalls
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.shown_project import branches_of_people, problems_of
-from tfgrpo.ui.traffic_beside import traffic_of
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.shown_project import branches_of_people, problems_of, traffic_of
 
 MOST = 20
 """What is listed of each kind."""

@@ -14,8 +14,7 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.pages.combine import resolution
 from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
 

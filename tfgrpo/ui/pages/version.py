@@ -25,8 +25,7 @@ from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.revisions import resolve_range
 from tfgrpo.store.records import Change, Version
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import DIGITS, Visit
+from tfgrpo.ui.page_visit import DIGITS, Route, Visit
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.shown_project import places
 
@@ -59,8 +58,6 @@ def show(visit: Visit) -> Response:
         measured=measured_lines(store, version),
         issues=issues(version),
         size=len(store.library(version)),
-        branches=list(store.branches()),
-        head=store.head.branch,
         newest=store.port.last_version(),
     )
 
@@ -116,7 +113,6 @@ def diff(visit: Visit) -> Response:
         counts=Counter([*(change.op for change in changes), *("MOVE" for _ in moved)]),
         moves=shown_moves(store, after, moved),
         places=places(store),
-        branches=list(store.branches()),
     )
 
 
