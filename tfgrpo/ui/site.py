@@ -30,6 +30,7 @@ from tfgrpo.ui.notifications import Notifier
 from tfgrpo.ui.page_visit import BadForm, Handler, LiveHandler, Page, Route, Site, Visit, status_of
 from tfgrpo.ui.pages import PAGES
 from tfgrpo.ui.request_guard import Guard, is_genuine
+from tfgrpo.ui.sortable_tables import FileAsked
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.template_environment import environment
 from tfgrpo.ui.ui_settings import UiSettings
@@ -124,6 +125,8 @@ def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awa
             if route.live:
                 return await cast("LiveHandler", route.handler)(visit)
             return await site.stores.run(visit.who, lambda store: _handled(visit, route, store))
+        except FileAsked as asked:
+            return asked.response
         except TfgrpoError as error:
             return _error_page(visit, error, status_of(error))
 

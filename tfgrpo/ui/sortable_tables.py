@@ -58,11 +58,25 @@ class Table(NamedTuple, Generic[Row]):
         return self._replace(heads=[one for one in self.heads if one.name not in names])
 
 
+class FileAsked(Exception):
+    """A table was asked for as a file, which is the answer then, and not the page."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__("a table is asked for as a file")
+        self.response = response
+
+
 def table(
-    visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str
+    visit: Visit,
+    rows: Sequence[Row],
+    columns: Sequence[Column[Row]],
+    key: str,
+    more: Sequence[Column[Row]] = (),
 ) -> Table[Row]:
     """Returns a table. `key` tells it from the others of its page, in the address. Sorting leads
-    back to the first page of its rows."""
+    back to the first page of its rows. Raises FileAsked where the address asks for its file, which
+    has `more` columns."""
+    as_file(visit, rows, (*columns, *more), key)
     name, order = f"sort-{key}", visit.query(f"sort-{key}")
     by = next((one for one in columns if one.name == order.removeprefix("-")), None)
     if order and by is None:
@@ -97,16 +111,15 @@ def files(visit: Visit, key: str, **others: None) -> list[tuple[str, str]]:
     return [(one.upper(), visit.address(**others, **{"as": f"{one}-{key}"})) for one in kinds]
 
 
-def file_of(
-    visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str
-) -> Response | None:
-    """Returns a table as the file that the address asks for; None where it asks for none."""
+def as_file(visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str) -> None:
+    """Raises FileAsked with the file of a table, where the address asks for it."""
     kind, _, which = visit.query("as").partition("-")
     if which != key:
-        return None
+        return
     cells = [{one.name: one.value(row) for one in columns} for row in rows]
     if kind == "json":
-        return _file(json.dumps(cells, ensure_ascii=False, indent=1), key, "application/json", kind)
+        text, media = json.dumps(cells, ensure_ascii=False, indent=1), "application/json"
+        raise _file(text, key, media, kind)
     if kind != "csv":
         raise BadForm(f"a table is not written as {kind[:40]!r}", hint="csv or json")
     out = io.StringIO()
@@ -116,9 +129,10 @@ def file_of(
         [inert_cell(value) if isinstance(value, str) else value for value in one.values()]
         for one in cells
     )
-    return _file(out.getvalue(), key, "text/csv; charset=utf-8", kind)
+    raise _file(out.getvalue(), key, "text/csv; charset=utf-8", kind)
 
 
-def _file(content: str, key: str, kind: str, ending: str) -> Response:
+def _file(content: str, key: str, kind: str, ending: str) -> FileAsked:
     headers = {"Content-Disposition": f'attachment; filename="{key}.{ending}"'}
-    return Response(content.encode("utf-8", "replace"), media_type=kind, headers=headers)
+    body = content.encode("utf-8", "replace")
+    return FileAsked(Response(body, media_type=kind, headers=headers))

@@ -19,7 +19,7 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.ui.page_visit import BadForm, Route, Visit
 from tfgrpo.ui.shown_project import number_in, traffic_of
-from tfgrpo.ui.sortable_tables import Column, file_of, files
+from tfgrpo.ui.sortable_tables import Column, as_file, files
 
 ROWS = 50
 FILED = 10_000
@@ -52,8 +52,7 @@ def show(visit: Visit) -> Response:
                 return visit.done(f"/call/{quote(id)}")
             most = FILED if visit.query("as") else ROWS
             page = _page_of(visit, traffic, which, words, most)
-            if (file := file_of(visit, page.calls, COLUMNS, "calls")) is not None:
-                return file
+            as_file(visit, page.calls, COLUMNS, "calls")
     last = page.reached
     return visit.render(
         "calls.html",

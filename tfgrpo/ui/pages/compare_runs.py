@@ -14,7 +14,7 @@ from tfgrpo.runs.run_status import StepFigures, run_figures
 from tfgrpo.ui.charts import on_one_scale
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import project_of
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, table
 from tfgrpo.ui.template_environment import in_words
 
 
@@ -38,11 +38,12 @@ def _columns(a: str, b: str) -> tuple[Column[StepOfBoth], ...]:
     def both(
         name: str, words: str, pick: Callable[[StepFigures], float | None]
     ) -> tuple[Column[StepOfBoth], ...]:
+        def of(step: StepFigures | None) -> float | None:
+            return pick(step) if step else None
+
         return (
-            Column(
-                f"{name}_a", f"{words} of {a}", lambda one: pick(one.first) if one.first else None
-            ),
-            Column(f"{name}_b", f"of {b}", lambda one: pick(one.second) if one.second else None),
+            Column(f"{name}_a", f"{words} of {a}", lambda one: of(one.first)),
+            Column(f"{name}_b", f"of {b}", lambda one: of(one.second)),
         )
 
     return (
@@ -78,10 +79,6 @@ def show(visit: Visit) -> Response:
     both = zip_longest(figures[0].steps, figures[1].steps)
     steps = [StepOfBoth(number, *one) for number, one in enumerate(both, 1)]
     columns = _columns(first.name, second.name)
-    if (file := file_of(visit, steps, columns, "steps")) is not None:
-        return file
-    if (file := file_of(visit, settings, setting_columns, "settings")) is not None:
-        return file
     own, others = lessons(store, first), lessons(store, second)
     return visit.render(
         "compare_runs.html",

@@ -11,7 +11,7 @@ from tfgrpo.costs.accounts import Total, cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import project_of
-from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
+from tfgrpo.ui.sortable_tables import Column, Table, table
 
 DAYS = 60
 """The days that are drawn, the newest."""
@@ -90,10 +90,6 @@ def show(visit: Visit) -> Response:
     shown = []
     for title, columns, key, sums in tables:
         rows = [Spent(names, one) for names, one in sums.items()]
-        if (file := file_of(visit, rows, columns, key)) is not None:
-            return file
-        if not rows:
-            continue
         last = report.total if key == "stages" and len(rows) > 1 else None
         shown.append(CostTable(title, table(visit, rows, columns, key), last))
     return visit.render(
@@ -101,7 +97,7 @@ def show(visit: Visit) -> Response:
         title=f"Cost of run {name}" if run else "Cost",
         run=run,
         found=report,
-        tables=shown,
+        tables=[one for one in shown if one.table.rows],
         charts=[one for one in charts if one is not None] if len(recent) > 1 else [],
     )
 

@@ -13,7 +13,7 @@ from tfgrpo.evaluation.statistics import conditions_words, verdict_words
 from tfgrpo.store.activity.runs import Evaluation
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluation
-from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
+from tfgrpo.ui.sortable_tables import Column, Table, as_file, table
 
 OUTCOMES = ("", "won", "lost", "even")
 MOST = 500
@@ -60,9 +60,7 @@ def listed(visit: Visit) -> Response:
     for one in visit.store.runs.all_evaluations():
         groups.setdefault(one.digest, []).append(one)
     for digest, ones in groups.items():
-        file = file_of(visit, ones, (*SCORES, *BOUNDS), _key(digest))
-        if file is not None:
-            return file
+        as_file(visit, ones, (*SCORES, *BOUNDS), _key(digest))
     conditions = [
         Conditions(
             ones[-1].dataset,
@@ -95,8 +93,6 @@ def paired(visit: Visit) -> Response:
         Column("difference", "Difference", lambda one: one.difference),
         Column("outcome", "Outcome", lambda one: one.outcome, False),
     )
-    if (file := file_of(visit, pairs, columns, "pairs")) is not None:
-        return file
     ordered = table(visit, pairs, columns, "pairs")
     first = min(visit.number("from", 0), max(0, len(pairs) - 1)) // MOST * MOST
     here = f"/paired/{control.version}/{library.version}/{digest}"

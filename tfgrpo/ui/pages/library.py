@@ -18,7 +18,7 @@ from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit, status_of
 from tfgrpo.ui.shown_project import REMEMBERED, places, remembered
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, table
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000
@@ -76,9 +76,7 @@ def show(visit: Visit) -> Response:
     is_whole = bool(sort or visit.query("as"))
     chosen = matching if is_whole else list(matching)[start : start + ROWS]
     read = _rows(visit, version, chosen, uses)
-    if (file := file_of(visit, read, (*COLUMNS, *MORE), "library")) is not None:
-        return file
-    ordered = table(visit, read, COLUMNS, "library")
+    ordered = table(visit, read, COLUMNS, "library", MORE)
     rows = ordered.rows[start : start + ROWS] if is_whole else ordered.rows
     has_effects = any(row.known.credit for row in rows)
     absent = ("" if has_effects else "shrunk", "" if uses is not None else "uses")

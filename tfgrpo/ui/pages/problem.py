@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.page_visit import Route, Visit
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, table
 
 MOST = 200
 """The last runs and evaluations that are looked at, of each."""
@@ -47,8 +47,6 @@ def show(visit: Visit) -> Response:
     tries = sorted((*_in_runs(visit, id), *_in_evaluations(visit, id)), key=lambda one: -one.time)
     if not tries:
         raise UnknownRevision(f"no attempt at {id[:80]!r} is on record")
-    if (file := file_of(visit, tries, COLUMNS, "problem")) is not None:
-        return file
     shown = table(visit, tries, COLUMNS, "problem")
     return visit.render("problem.html", title=f"Problem {id}", id=id, tries=shown)
 

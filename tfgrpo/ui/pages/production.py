@@ -48,7 +48,7 @@ from tfgrpo.ui.page_visit import Route, Visit, status_of
 from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.shown_project import branches_of_people, number_in, project_of, traffic_of
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, table
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 
@@ -156,13 +156,6 @@ def show(
         if traffic is not None:
             report = report_of(visit, since, start)
             calls, lost = traffic.calls(CallFilter(since=start), CALLS), traffic.lost()
-    if report is not None:
-        for key, rows, columns in (
-            ("versions", report.versions, VERSIONS),
-            ("days", report.by_day, DAYS),
-        ):
-            if (file := file_of(visit, rows, columns, key)) is not None:  # type: ignore[arg-type]
-                return file
     branches = branches_of_people(visit)
     moves = rollouts(visit.store, branches, start)
     limits, seen = bounds(visit.store)

@@ -11,7 +11,7 @@ from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.ui.page_visit import DIGITS, Route, Visit
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, table
 
 
 class PromptLine(NamedTuple):
@@ -43,8 +43,6 @@ def show(visit: Visit) -> Response:
         text = one_line(one.text)
         tokens = count_tokens(f"[{label[one.id]}] {text}\n")
         lines.append(PromptLine(place, label[one.id], one.id, text, tokens))
-    if (file := file_of(visit, lines, COLUMNS, "prompt")) is not None:
-        return file
     prompt = f"{INTRODUCTION}\n{prompt_text(library)}" if lines else ""
     return visit.render(
         "prompt.html",

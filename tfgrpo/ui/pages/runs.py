@@ -29,7 +29,7 @@ from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.page_visit import Route, Visit, event
 from tfgrpo.ui.shown_project import project_of
-from tfgrpo.ui.sortable_tables import Column, Table, file_of, table, unsorted
+from tfgrpo.ui.sortable_tables import Column, Table, table, unsorted
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.watched_runs import Watches
 from tfgrpo.wording import plural
@@ -158,8 +158,6 @@ def _gated(steps: Table[StepFigures]) -> Table[StepFigures]:
 def listed(visit: Visit) -> Response:
     """Answers with every run, newest first."""
     runs = listed_runs(visit.store, removed=visit.query("removed") == "yes")[::-1]
-    if (file := file_of(visit, runs, COLUMNS, "runs")) is not None:
-        return file
     return visit.render("runs.html", title="Runs", runs=table(visit, runs, COLUMNS, "runs"))
 
 
@@ -170,12 +168,8 @@ def show(visit: Visit) -> Response:
     figures = run_figures(store, run, project_of(visit).table("prices"))
     record = run_record(store, run)
     steps, tried = figures.steps[::-1], _candidates(visit.site.memory, store, figures)
-    if (file := file_of(visit, steps, (*STEPS, *STEPS_MORE), "steps")) is not None:
-        return file
-    if (file := file_of(visit, tried, (*CANDIDATES, *CANDIDATES_MORE), "candidates")) is not None:
-        return file
-    shown = table(visit, steps, STEPS, "steps")
-    candidates = table(visit, tried, CANDIDATES, "candidates")
+    shown = table(visit, steps, STEPS, "steps", STEPS_MORE)
+    candidates = table(visit, tried, CANDIDATES, "candidates", CANDIDATES_MORE)
     base = store.version(run.base)
     curves = [
         chart(
