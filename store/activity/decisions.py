@@ -71,6 +71,14 @@ def decisions(
     return store.port.records.decisions(DecisionFilter(kind, subject, since))
 
 
+def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
+    """Subject → the decisions of a kind about it, oldest first."""
+    groups: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=kind):
+        groups.setdefault(one.subject, []).append(one)
+    return groups
+
+
 def about(decision: Decision, name: str) -> bool:
     """Whether a decision is about a name: by subject, kind, id or a value of its content."""
     named = (decision.subject, decision.kind, decision.id, *decision.content.values())

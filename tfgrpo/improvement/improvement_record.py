@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data import leakage, readers
 from tfgrpo.improvement.collection import Row, problems_of, write_rows
-from tfgrpo.improvement.proposals import by_subject
-from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.decisions import by_subject, decide, decisions
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.store import Store

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfgrpo.improvement.proposals import by_subject, get_proposal
-from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.improvement.proposals import get_proposal
+from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.store import Store
 

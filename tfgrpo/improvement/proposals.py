@@ -18,7 +18,7 @@ from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work, experiments
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.blame import Origins
 from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three_way
@@ -380,14 +380,6 @@ def _check_review(
 
 
 # reading:
-
-
-def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
-    """Subject → the decisions of a kind about it, oldest first."""
-    groups: dict[str, list[Decision]] = {}
-    for one in decisions(store, kind=kind):
-        groups.setdefault(one.subject, []).append(one)
-    return groups
 
 
 def _read(store: Store, about: Sequence[Decision]) -> Proposal:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.learn.turned_down import PROPOSAL
-from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
@@ -463,7 +463,8 @@ def arm_name(name: str, arm: str) -> str:
 def _accept_tested(store: Store, name: str, branch: str, version: Version) -> None:
     """Records that the proposals of a version for a branch, but those that were accepted before,
     are accepted by an experiment's promotion, and takes their branches out of the way."""
-    for first, last in _proposals(store):
+    for about in by_subject(store, PROPOSAL).values():
+        first, last = about[0], about[-1]
         content = first.content
         of_this = (content["target"], content["candidate"]) == (branch, version.digest.hex())
         if not of_this or last.content["state"] == "accepted":
@@ -486,7 +487,8 @@ def _accept_tested(store: Store, name: str, branch: str, version: Version) -> No
 def _take_back_tested(store: Store, name: str, version: Version) -> None:
     """Records that what an experiment's promotion decided about proposals counts no longer; those
     that wait again have their branches."""
-    for first, last in _proposals(store):
+    for about in by_subject(store, PROPOSAL).values():
+        first, last = about[0], about[-1]
         if last.content.get("experiment") != name:
             continue
         state = last.content["before"]
@@ -501,10 +503,3 @@ def accepted_by(store: Store, proposal: str) -> str | None:
     about = decisions(store, kind=PROPOSAL, subject=proposal)
     named = about[-1].content.get("experiment") if about else None
     return None if named is None else str(named)
-
-
-def _proposals(store: Store) -> list[tuple[Decision, Decision]]:
-    about: dict[str, list[Decision]] = {}
-    for one in decisions(store, kind=PROPOSAL):
-        about.setdefault(one.subject, []).append(one)
-    return [(each[0], each[-1]) for each in about.values()]

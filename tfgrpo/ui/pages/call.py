@@ -38,13 +38,6 @@ from tfgrpo.ui.visitor_sessions import Act
 WORDS = ("label", "comment", "correct")
 
 
-class ShownScale(NamedTuple):
-    """A metric and its scale, in words."""
-
-    name: str
-    ends: str
-
-
 def show(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
     """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
     if not visit.content:
@@ -69,7 +62,7 @@ def show(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
         content=content,
         feedback=feedback,
         refusal=refusal,
-        scales=[ShownScale(name or "without a label", f"{ends}") for name, ends in scales.items()],
+        scales=[(name or "without a label", f"{ends}") for name, ends in scales.items()],
     )
 
 

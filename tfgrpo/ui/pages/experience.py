@@ -68,10 +68,12 @@ def show(visit: Visit) -> Response:
         start=start,
         events_a_page=EVENTS,
         standing=[
-            one if one.text == text else one._replace(credit=_credit(visit, one.version, id))
+            one
+            if one.text == text
+            else one._replace(credit=known_credits(visit, one.version).get(id))
             for one in standing
         ],
-        credit=_credit(visit, looked_at, id),
+        credit=known_credits(visit, looked_at).get(id),
         measured=any(measures(run) for run in store.runs.all()),
         at=looked_at.number,
         uses=None if uses is None else uses.get(id, 0),
@@ -102,10 +104,6 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
             label, text = library.label_of[id], library.by_id[id].text
             places.append(Standing(branch, version, label, text))
     return places
-
-
-def _credit(visit: Visit, version: Version, id: str) -> Credit | None:
-    return known_credits(visit, version).get(id)
 
 
 def attempts_of(one: ShownEvent) -> Attempts | None:

@@ -121,26 +121,12 @@ BY_VERSION = (
 )
 
 
-class ShownExperiment(NamedTuple):
-    """An experiment with what it has found; None where no traffic is on record."""
-
-    experiment: Experiment
-    evidence: Evidence | None
-
-
 class StandingBranch(NamedTuple):
     """A branch, the version that it stands at, and since when (microseconds since 1970)."""
 
     name: str
     version: Version
     since: int
-
-
-class ShownDecision(NamedTuple):
-    """A decision, and from what to what it went."""
-
-    decision: Decision
-    move: DecidedMove
 
 
 def show(
@@ -287,23 +273,24 @@ def bound(visit: Visit) -> Response:
     return visit.done("/production#alerts", "The bounds are set", undo)
 
 
-def _decisions(visit: Visit) -> list[ShownDecision]:
+def _decisions(visit: Visit) -> list[tuple[Decision, DecidedMove]]:
     newest = [one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][::-1]
-    return [ShownDecision(one, decided_move(visit.store, one)) for one in newest]
+    return [(one, decided_move(visit.store, one)) for one in newest]
 
 
-def _experiments(visit: Visit) -> list[ShownExperiment]:
+def _experiments(visit: Visit) -> list[tuple[Experiment, Evidence | None]]:
+    """Returns experiments with what they have found; None where no traffic is on record."""
     newest_first = experiments(visit.store)[::-1]
     chosen = [one for one in newest_first if one.state == RUNNING]
     chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]
     if not os.path.isfile(traffic_path(visit.store.file)):
-        return [ShownExperiment(one, None) for one in chosen]
+        return [(one, None) for one in chosen]
 
     def evidence_of(one: Experiment) -> Evidence:
         key = ("evidence", one.id)
         return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
-    return [ShownExperiment(one, evidence_of(one)) for one in chosen]
+    return [(one, evidence_of(one)) for one in chosen]
 
 
 def way_back(visit: Visit, since: Meanwhile | None = None) -> Response:
