@@ -23,7 +23,7 @@ from tfgrpo.store.activity.runs import Evaluation, Run
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import Route, Visit
-from tfgrpo.ui.shown_project import problems_of
+from tfgrpo.ui.shown_project import KnownProblems, problems_of
 
 SHOW = {
     "": "all",
@@ -60,6 +60,27 @@ class ListedGroup(NamedTuple):
         return sum(one.is_right for one in self.attempts)
 
 
+class Source(NamedTuple):
+    """Attempts of one place: the pages that list them and that show a group, what both are asked
+    with, and the run; None for an evaluation."""
+
+    attempts: AttemptList
+    listed: str
+    group: str
+    given: dict[str, str]
+    run: Run | None
+
+
+def _of_run(visit: Visit, run: Run, step: int) -> Source:
+    attempts, name = run_attempts(visit.store, run, step=step), run.name
+    return Source(attempts, f"/attempts/{name}", f"/group/{name}", {"step": str(step)}, run)
+
+
+def _of_evaluation(visit: Visit, one: Evaluation) -> Source:
+    attempts, path = evaluation_attempts(visit.store, one), f"{one.version}/{one.digest}"
+    return Source(attempts, f"/evaluation/{path}", f"/evaluation-group/{path}", {}, None)
+
+
 def listed(visit: Visit) -> Response:
     """Answers with the groups of a run's step."""
     store, run = visit.store, visit.store.runs.get(visit.path("run"))
@@ -68,67 +89,39 @@ def listed(visit: Visit) -> Response:
     if store.runs.rollouts(run, under_way - 1):
         steps.append(under_way)
     step = visit.number("step", max(steps, default=1))
-    attempts = run_attempts(store, run, step=step)
-    return _list(
-        visit,
-        attempts,
-        title=f"Attempts of run {run.name}, step {step}",
-        here=f"/attempts/{run.name}",
-        given={"step": str(step)},
-        group=f"/group/{run.name}",
-        run=run,
-        steps=steps,
-        step=step,
-    )
+    title = f"Attempts of run {run.name}, step {step}"
+    return _list(visit, _of_run(visit, run, step), title=title, steps=steps, step=step)
 
 
 def of_evaluation(visit: Visit) -> Response:
     """Answers with the groups of an evaluation."""
     one = _evaluation(visit)
-    attempts = evaluation_attempts(visit.store, one)
-    path = f"{one.version}/{one.digest}"
-    return _list(
-        visit,
-        attempts,
-        title=f"Attempts of v{one.version} on {one.dataset}",
-        here=f"/evaluation/{path}",
-        given={},
-        group=f"/evaluation-group/{path}",
-        run=None,
-        steps=[],
-        step=None,
-    )
+    title = f"Attempts of v{one.version} on {one.dataset}"
+    return _list(visit, _of_evaluation(visit, one), title=title, steps=[], step=None)
 
 
-def _list(
-    visit: Visit,
-    attempts: AttemptList,
-    *,
-    here: str,
-    group: str,
-    given: dict[str, str],
-    **more: Any,
-) -> Response:
-    show = visit.query("show")
-    choices = SHOW if more["run"] else SHOW_SCORES
+def _list(visit: Visit, source: Source, **more: Any) -> Response:
+    show, attempts, given = visit.query("show"), source.attempts, source.given
+    choices = SHOW if source.run else SHOW_SCORES
     show = show if show in choices else ""
     chosen = [one for one in attempts.groups() if _is_shown(one, show)]
     first = min(visit.number("from", 0), max(0, len(chosen) - 1)) // MOST * MOST
     groups = [
         ListedGroup(
             one,
-            f"{group}?{urlencode({**given, 'problem': one[0].problem})}",
+            f"{source.group}?{urlencode({**given, 'problem': one[0].problem})}",
             attempts.text(one[0]).question if visit.content else "",
         )
         for one in chosen[first : first + MOST]
     ]
 
     def address(at: int) -> str:
-        return f"{here}?{urlencode({**given, 'show': show, 'from': str(at)})}"
+        return f"{source.listed}?{urlencode({**given, 'show': show, 'from': str(at)})}"
 
     return visit.render(
         "attempts.html",
-        address=here,
+        run=source.run,
+        address=source.listed,
         given=given,
         show=show,
         choices=choices,
@@ -155,36 +148,25 @@ def _is_shown(group: Sequence[RecordedAttempt], show: str) -> bool:
 
 def group(visit: Visit) -> Response:
     """Answers with one group of a run, or with one attempt of it."""
-    store = visit.store
-    run = store.runs.get(visit.path("run"))
-    step = visit.number("step", 1)
-    attempts = run_attempts(store, run, step=step)
+    run = visit.store.runs.get(visit.path("run"))
+    source = _of_run(visit, run, visit.number("step", 1))
     data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
-    attempts = replace(attempts, known=data.known, missing=data.missing)
-    given = {"step": str(step)}
-    return _group(visit, attempts, run, f"/group/{run.name}", given, f"/attempts/{run.name}")
+    return _group(visit, source, data)
 
 
 def evaluation_group(visit: Visit) -> Response:
     """Answers with one group of an evaluation, or with one attempt of it."""
     one = _evaluation(visit)
-    attempts = evaluation_attempts(visit.store, one)
-    path = f"{one.version}/{one.digest}"
     data = problems_of(
-        visit, path, lambda project: known_evaluation_problems(visit.store, project, one)
+        visit,
+        f"{one.version}/{one.digest}",
+        lambda project: known_evaluation_problems(visit.store, project, one),
     )
-    attempts = replace(attempts, known=data.known, missing=data.missing)
-    return _group(visit, attempts, None, f"/evaluation-group/{path}", {}, f"/evaluation/{path}")
+    return _group(visit, _of_evaluation(visit, one), data)
 
 
-def _group(
-    visit: Visit,
-    attempts: AttemptList,
-    run: Run | None,
-    here: str,
-    given: dict[str, str],
-    above: str,
-) -> Response:
+def _group(visit: Visit, source: Source, data: KnownProblems) -> Response:
+    attempts = replace(source.attempts, known=data.known, missing=data.missing)
     if not visit.content:
         raise UnknownRevision("what was asked and said is not shown here")
     problem, sample = visit.query("problem"), visit.query("sample")
@@ -198,18 +180,18 @@ def _group(
     at = problems.index(problem)
 
     def address(other: str, **extra: int) -> str:
-        return f"{here}?{urlencode({**given, 'problem': other, **extra})}"
+        return f"{source.group}?{urlencode({**source.given, 'problem': other, **extra})}"
 
-    view = group_view(visit.store, chosen, run, sample=number)
+    view = group_view(visit.store, chosen, source.run, sample=number)
     return visit.render(
         "group.html",
         title=f"{problem[:80]}: {view.right} of {len(view.attempts)} right",
         view=view,
-        run=run,
+        run=source.run,
         sample=number,
         whole=address(problem),
         attempt=lambda one: address(problem, sample=one),
-        above=f"{above}?{urlencode(given)}" if given else above,
+        above=source.listed + (f"?{urlencode(source.given)}" if source.given else ""),
         before=address(problems[at - 1]) if at else None,
         after=address(problems[at + 1]) if at + 1 < len(problems) else None,
         place=f"{at + 1} of {len(problems)}",
