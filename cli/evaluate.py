@@ -154,7 +154,7 @@ def compare(app: App, given: Given) -> None:
 
 
 def _comparison_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    from tfgrpo.evaluation.comparison import difference_words, library_name
+    from tfgrpo.evaluation.comparison import library_name
 
     named = {
         "dataset": [one.dataset for one in comparisons],
@@ -174,7 +174,7 @@ def _comparison_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         verdict = difference.verdict
         if verdict == "inconclusive" and difference.problems_needed:
             verdict += f", {difference.problems_needed:,} would decide"
-        rows.append((*cells, *means, difference_words(one), f"{difference.p:.2g}", verdict))
+        rows.append((*cells, *means, difference.words, f"{difference.p:.2g}", verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from printing.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())

@@ -147,7 +147,7 @@ class Comparison(Viewed):
         pair = f"{self.version.name} - {self.control.name}"
         notes = [
             conditions_words(self.conditions),
-            f"{pair}: {difference_words(self)}, permutation p {self.difference.p:.2g}",
+            f"{pair}: {self.difference.words}, permutation p {self.difference.p:.2g}",
             self.pairs.summary,
             verdict_words(self.difference, samples),
         ]
@@ -252,8 +252,3 @@ def unscored_words(version: Version, count: int) -> str:
 def library_name(version: Version) -> str:
     """A version's name, and that it is the empty library where it is."""
     return version.name + (" (empty)" if version.number == 0 else "")
-
-
-def difference_words(comparison: Comparison) -> str:
-    """A difference with its interval: `+0.354 [+0.079, +0.629]`."""
-    return comparison.difference.words

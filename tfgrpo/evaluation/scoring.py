@@ -180,11 +180,10 @@ async def examine_each(
     wanted: Sequence[Wanted],
     task: EvalTask,
     *,
-    run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Score]:
     """The wanted attempts' scores, in order. Raises EndpointError when none could be scored."""
-    return _scored(wanted, await _attempt_each(session, wanted, task, run, progress))
+    return _scored(wanted, await _attempt_each(session, wanted, task, None, progress))
 
 
 async def _attempt_each(

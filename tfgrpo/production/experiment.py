@@ -229,10 +229,8 @@ def stop(
 
 def resume(store: Store, name: str, *, why: str | None = None) -> Experiment:
     """Goes on with an experiment that was stopped, with its share and what it has found so far.
-
     Raises UnknownRevision, and InvalidOperation where it was not stopped, or where another is
-    running on its branch.
-    """
+    running on its branch."""
     with store.port.transaction():
         stopped = experiment(store, name)
         if stopped.state != STOPPED or running_on(store, stopped.control.revision):

@@ -72,12 +72,10 @@ class Exported:
 def export_site(
     store: Path, folder: Path, *, author: str = "export", content: bool = True
 ) -> Exported:
-    """Writes the pages of a store into a folder that is new or empty, `index.html` first.
-
-    Without `content`, what was asked and said in attempts and calls is left out. Files of the
-    folder are written whole, each for whoever may read the folder. Raises InvalidOperation where
-    the folder has something in it, StoreError and OSError.
-    """
+    """Writes the pages of a store into a folder that is new or empty, `index.html` first. Without
+    `content`, what was asked and said in attempts and calls is left out. Files of the folder are
+    written whole, each for whoever may read the folder. Raises InvalidOperation where the folder
+    has something in it, StoreError and OSError."""
     if folder.exists() and any(folder.iterdir()):
         raise InvalidOperation(
             f"{folder} is not empty", hint="name a new folder: an export takes away nothing"
@@ -87,10 +85,8 @@ def export_site(
 
 
 def page_alone(store: Path, path: str, *, author: str = "export") -> str:
-    """Returns one page, whole in itself: its style is in it, and its links are plain words.
-
-    Raises InvalidOperation where there is no such page.
-    """
+    """Returns one page, whole in itself: its style is in it, and its links are plain words. Raises
+    InvalidOperation where there is no such page."""
     return asyncio.run(_alone(store, path, author))
 
 
@@ -171,10 +167,8 @@ def _links(page: str, address: str) -> Iterator[str]:
 
 
 def _normal(link: str, address: str) -> str | None:
-    """Returns a link as an address of this server, its query in order; None where it is none.
-
-    One attempt is a place in the page of its group, and no page of its own.
-    """
+    """Returns a link as an address of this server, its query in order; None where it is none. One
+    attempt is a place in the page of its group, and no page of its own."""
     parts = urlsplit(urljoin(f"http://{HOST}{address}", link))
     if parts.netloc != HOST or parts.path.startswith("/static/"):
         return None

@@ -209,12 +209,9 @@ LiveHandler: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path such as `/library/{revision}` and who answers there.
-
-    A GET reads; a POST records something, is refused with `--read-only`, and comes with the
-    form's token. `live` answers with a stream and runs on the event loop: it reads the store
-    through `Visit.in_store`.
-    """
+    """A path such as `/library/{revision}` and who answers there. A GET reads; a POST records
+    something, is refused with `--read-only`, and comes with the form's token. `live` answers with a
+    stream and runs on the event loop: it reads the store through `Visit.in_store`."""
 
     path: str
     handler: Handler | LiveHandler

@@ -201,9 +201,7 @@ def _page_before(visit: Visit) -> str | None:
 
 def serve(settings: UiSettings, ready: Callable[[int], None]) -> None:
     """Answers until SIGINT or SIGTERM; `ready` is called with the port before the first request.
-
-    Raises SettingsError where the address cannot be had.
-    """
+    Raises SettingsError where the address cannot be had."""
     import uvicorn  # which an export has no need of
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET

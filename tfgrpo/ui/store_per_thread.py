@@ -30,9 +30,7 @@ class Stores:
 
     async def run(self, author: str, work: Callable[[Store], T]) -> T:
         """Returns what `work` returns, called in a thread with its store, which signs as `author`.
-
-        Raises StoreError where the store cannot be opened, and what `work` raises.
-        """
+        Raises StoreError where the store cannot be opened, and what `work` raises."""
 
         def called() -> T:
             store = self._store()

@@ -199,10 +199,8 @@ def compared(before: str, after: str) -> Sequence[Piece]:
 
 
 def whisker(low: float, middle: float, high: float, around: float = 0.0) -> dict[str, float]:
-    """Returns where an interval is drawn in a strip 100 wide, whose middle is `around`.
-
-    The strip reaches as far as the interval does, and 0.1 to either side at least.
-    """
+    """Returns where an interval is drawn in a strip 100 wide, whose middle is `around`. The strip
+    reaches as far as the interval does, and 0.1 to either side at least."""
     reach = max(abs(low - around), abs(high - around), 0.1)
     if not math.isfinite(reach):
         return {"low": 0.0, "middle": 50.0, "high": 100.0}

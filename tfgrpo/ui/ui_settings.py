@@ -15,14 +15,12 @@ PORT = 7433
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
-    """The store that is shown, where to listen, and who may look.
-
-    `logins` is token → the name under which what its holder does is recorded. `names` are the
-    host names, beside the address itself, by which a browser may ask. Without `content` no page
-    shows what was asked and said in attempts and calls. `readers` are the tokens
-    whose holders only look. `notify` are the addresses that are told what
-    waits for a person, and `public` how the pages are called in what it is told.
-    """
+    """The store that is shown, where to listen, and who may look. `logins` is token → the name
+    under which what its holder does is recorded. `names` are the host names, beside the address
+    itself, by which a browser may ask. Without `content` no page shows what was asked and said in
+    attempts and calls. `readers` are the tokens whose holders only look. `notify` are the addresses
+    that are told what waits for a person, and `public` how the pages are called in what it is
+    told."""
 
     store: Path
     logins: Mapping[str, str]

@@ -129,10 +129,8 @@ class Undecided(BadForm):
 
 
 def resolution(visit: Visit) -> Resolve | None:
-    """Returns what the form decided about each conflict; None where there was none to decide.
-
-    A field `take-ID` says ours, theirs, text or none, and `words-ID` has the text.
-    """
+    """Returns what the form decided about each conflict; None where there was none to decide. A
+    field `take-ID` says ours, theirs, text or none, and `words-ID` has the text."""
     if not any(name.startswith("take-") for name in visit.form):
         return None
 

@@ -49,11 +49,9 @@ def output_path(store: Store, run: Run) -> Path:
 
 
 def go_on(store: Store, run: Run, author: str) -> int:
-    """Begins a process that goes on with a run, in the name of `author`; returns its number once
-    it is at work, has ended, or takes its time.
-
-    Raises InvalidOperation where the run is at work or finished, and OSError.
-    """
+    """Begins a process that goes on with a run, in the name of `author`; returns its number once it
+    is at work, has ended, or takes its time. Raises InvalidOperation where the run is at work or
+    finished, and OSError."""
     state = store.runs.state(run)
     if state in ALIVE:
         raise InvalidOperation(f"run {run.name} is {state}: there is nothing to go on with")
