@@ -125,8 +125,8 @@ def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awa
             if route.live:
                 return await cast("LiveHandler", route.handler)(visit)
             return await site.stores.run(visit.who, lambda store: _handled(visit, route, store))
-        except FileAsked as asked:
-            return asked.response
+        except FileAsked as file:
+            return file.response
         except TfgrpoError as error:
             return _error_page(visit, error, status_of(error))
 
