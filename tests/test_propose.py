@@ -125,19 +125,6 @@ def test_a_group_teaches_where_something_is_wrong_that_can_be_told(
     assert teaches(found, reflection(ground_truth=ground_truth)) is is_taught
 
 
-@pytest.mark.parametrize(("words", "is_used"), [(20, True), (60, True), (80, False)])
-def test_a_rule_may_be_longer_than_it_is_asked_for(
-    tmp_path: Path, words: int, is_used: bool
-) -> None:
-    half = " ".join(["thing"] * (words // 2))
-    advantage, server = proposed(tmp_path, MIXED, [BESIDE], 1, half, when=half)
-    assert "in at most 32 words" in server.requests[0]["messages"][0]["content"]
-    assert advantage is not None
-    assert bool(advantage.lessons) is is_used
-    reasons = [failure.reason for failure in advantage.failures]
-    assert is_used or reasons == [f"the text is too long: 64 words are the most: {half}: {half}"]
-
-
 def test_a_group_that_all_missed_is_asked_about(tmp_path: Path) -> None:
     missed = group(days(3), ("3 * 24 = 72", 0.0), ("3 * 12 = 36", 0.0))
     advantage, server = proposed(tmp_path, missed, [], 1)

@@ -44,9 +44,8 @@ OF_EACH = 2
 """The right and the wrong attempts of the group that are shown, each another text."""
 LESSON_TOKENS = 400
 NOTHING = "(none)"
-ACCEPTED_WORDS = 2 * MOST_WORDS
-"""The most words of a rule, which are more than are asked for: a small model goes over that in half
-of its answers, and in exact ones. What a rule is worth is measured."""
+
+
 ASKINGS = 4
 """How often the reflection model is asked about a group at most: a prompt that was read once is
 cheap, and several askings are several lessons."""
@@ -175,7 +174,7 @@ async def _ask(
     text = typed.value.text
     if not text:
         return Advantage(group, (), repaired=typed.repaired)
-    if wrong := parts.reflection.text_check(problems, ACCEPTED_WORDS)(text):
+    if wrong := parts.reflection.text_check(problems)(text):
         failure = Failure("comparison", group.problem.id, f"{wrong}: {text}")
         return Advantage(group, (), (failure,), typed.repaired)
     return Advantage(group, (Lesson(text, "", group, (typed.key,)),), repaired=typed.repaired)

@@ -89,7 +89,7 @@ ANSWER_SHOWN = 300
 """The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
 MOST_WORDS = 32
-"""The most words of an experience that are asked for, as in the paper."""
+"""The most words of an experience, as in the paper."""
 SUMMARISE_OVER, LOCAL_SUMMARISE_OVER = 1500, 1000
 """Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
 the numbers that made it right. A local model reads 4,096 tokens with its answer: four such attempts
@@ -178,9 +178,9 @@ class Reflection:
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
 
-    def text_check(self, problems: tuple[Problem, ...], most: int = MOST_WORDS) -> TextCheck:
-        """The check of texts that are learned from problems, of so many words at most."""
-        return TextCheck(problems, self.shared_answers, most)
+    def text_check(self, problems: tuple[Problem, ...]) -> TextCheck:
+        """The check of texts that are learned from problems."""
+        return TextCheck(problems, self.shared_answers, MOST_WORDS)
 
     async def ask(
         self,
