@@ -51,7 +51,7 @@ class Memory:
     def __init__(self) -> None:
         self.state = State()
         self.commits = 0
-        self.turn = threading.Lock()
+        self.turn, self.waiting = threading.Lock(), 0
 
 
 class MemoryPort:
@@ -81,7 +81,9 @@ class MemoryPort:
         if self._mine is not None:  # joins the one that is open
             yield
             return
+        self.memory.waiting += 1
         with self.memory.turn:
+            self.memory.waiting -= 1
             self._mine = copy.deepcopy(self.memory.state)
             try:
                 yield

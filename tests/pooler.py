@@ -8,8 +8,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from waiting import until
 
 ACCOUNTS = ("postgres", "nobody")
 
@@ -59,15 +60,13 @@ class Pooler:
         return next(name for name in ACCOUNTS if name in known)
 
     def __enter__(self) -> Pooler:
-        until = time.monotonic() + 240
-        while True:
-            assert self._process.poll() is None, Path(self._log.name).read_text()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+        until(lambda: self._process.poll() is not None or self._listens())
+        assert self._process.poll() is None, Path(self._log.name).read_text()
+        return self
+
+    def _listens(self) -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

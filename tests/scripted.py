@@ -13,7 +13,6 @@ import math
 import re
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from waiting import until
 
 if TYPE_CHECKING:
     from tfgrpo.model.client import Calls
@@ -263,10 +264,7 @@ class ScriptedEndpoint:
             last.sendall(b"GET / HTTP/1.0\r\n\r\n")
             while last.recv(4096):
                 pass
-        limit = time.monotonic() + 60
-        while self._open:
-            assert time.monotonic() < limit, "a client is left"
-            time.sleep(0.001)
+        until(lambda: not self._open, pause=0.001)
 
     def _answer(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
         with self._lock:

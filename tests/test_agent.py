@@ -406,18 +406,20 @@ def test_a_call_that_failed_is_recorded_for_its_own_run_alone(tmp_path: Path) ->
 
 
 class Dice:
-    """A tool that never gives the same, and takes a moment."""
+    """A tool that never gives the same, once it may."""
 
     spec = ToolSpec("dice", "Throws dice.", {"type": "object"})
     state = ""
 
     def __init__(self, thrown: list[int]) -> None:
         self._thrown = thrown
+        self.called, self.may_give = asyncio.Event(), asyncio.Event()
 
     async def call(self, arguments: Arguments) -> Result:
         self._thrown.append(len(self._thrown))
         number = self._thrown[-1]
-        await asyncio.sleep(0.05)
+        self.called.set()
+        await self.may_give.wait()
         return Result(str(number), failed=bool(arguments))
 
     def recall(self, arguments: Arguments, result: Result) -> None:
@@ -435,7 +437,11 @@ def test_attempts_that_make_the_same_call_at_once_see_what_is_on_record(
     with desk(tmp_path, searcher) as (_, record, _server):
 
         async def at_once() -> list[RecordedResult]:
-            return await asyncio.gather(*(record.call(Dice(thrown), arguments) for _ in range(5)))
+            dice = Dice(thrown)
+            calls = asyncio.gather(*(record.call(dice, arguments) for _ in range(5)))
+            await dice.called.wait()
+            dice.may_give.set()
+            return await calls
 
         found = asyncio.run(at_once())
         assert {one.result.text for one in found} == {"0"}
@@ -448,10 +454,12 @@ def test_who_waits_for_a_call_that_is_given_up_makes_it(tmp_path: Path) -> None:
     with desk(tmp_path, searcher) as (_, record, _server):
 
         async def given_up() -> str:
-            first = asyncio.create_task(record.call(Dice(thrown), {}))
-            second = asyncio.create_task(record.call(Dice(thrown), {}))
-            await asyncio.sleep(0.01)
+            dice = Dice(thrown)
+            first = asyncio.create_task(record.call(dice, {}))
+            second = asyncio.create_task(record.call(dice, {}))
+            await dice.called.wait()
             first.cancel()
+            dice.may_give.set()
             return (await second).result.text
 
         assert asyncio.run(given_up()) == "1"

@@ -20,6 +20,7 @@ from conftest import worker_server
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, write_problems
 from test_training import LONG, identity, journalled
+from waiting import until
 
 import tfgrpo
 from tfgrpo.agents.orphan_guard import RUN_MARK
@@ -111,10 +112,7 @@ class Killings:
                 self.kill()
             code = self.forked.status()
             assert code in (0, -signal.SIGKILL), (code, self.forked.said())
-            limit = time.monotonic() + 60
-            while agents_left(self.tag):
-                assert time.monotonic() < limit, "agents outlive the run's process"
-                time.sleep(0.01)
+            until(lambda: not agents_left(self.tag))
             server.settle()
             asked = [identity(one) for one in self.script.requests[before:]]
             again = set(asked) & answered
@@ -131,16 +129,14 @@ class Killings:
     def kill(self) -> None:
         """Waits for a random instant, and kills a victim if the session lasts until then."""
         wanted = len(self.script.requests) + self.chance.randrange(1, 12)
-        while len(self.script.requests) < wanted and not self.forked.ended():
-            time.sleep(0.005)
+        until(lambda: len(self.script.requests) >= wanted or self.forked.ended())
         time.sleep(self.chance.random() * 0.05)
         if self.forked.ended():
             return
         if self.victim == "driver":
             self.forked.kill()
             self.kills["driver"] += 1
-            while not self.forked.ended():
-                time.sleep(0.001)
+            until(self.forked.ended)
         elif agents := [number for number in agents_left(self.tag) if is_agent(number)]:
             try:
                 os.kill(self.chance.choice(agents), signal.SIGKILL)

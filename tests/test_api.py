@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -29,6 +28,7 @@ from scripted import (
     teachable,
     write_problems,
 )
+from waiting import until, until_so
 
 import tfgrpo
 from tfgrpo.data import problems
@@ -154,8 +154,7 @@ def test_a_second_call_is_refused_while_a_run_is_at_work(folder: Path) -> None:
 def test_a_cancelled_run_is_recorded_and_resumes_without_asking_again(folder: Path) -> None:
     async def cut(endpoint: ScriptedEndpoint) -> None:
         running = asyncio.create_task(tfgrpo.train("problems.jsonl", **where(endpoint)))
-        while len(endpoint.requests) < 10:
-            await asyncio.sleep(0.01)
+        await until_so(lambda: len(endpoint.requests) >= 10)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -354,7 +353,7 @@ def test_a_function_that_hangs_holds_up_neither_the_run_nor_the_program(
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
     assert done.stdout.endswith("returned\n"), done.stderr
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
@@ -644,12 +643,11 @@ def test_an_interrupt_of_a_sync_call_beside_a_loop_ends_the_call(folder: Path, r
         for _ in CALLS:
             before = len(endpoint.requests)
             child.stdin.write(b"\n")
-            while len(endpoint.requests) < before + 3:
-                assert child.poll() is None
-                time.sleep(0.01)
+            until(lambda n=before: len(endpoint.requests) >= n + 3 or child.poll() is not None)
             child.send_signal(signal.SIGINT)
             assert child.stdout.readline() == b"interrupted\n"
+            endpoint.settle()
             asked = len(endpoint.requests)
             assert child.stdout.readline() == b"ended\n"
             assert len(endpoint.requests) == asked < before + 12
-        assert child.wait(timeout=60) == 0
+        assert child.wait(timeout=240) == 0

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from conftest import Cli, environment, one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add, clock
+from waiting import until
 
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.store import Store, Version
@@ -256,12 +256,8 @@ def test_a_search_that_was_killed_goes_on_where_it_was(shop: Cli, tmp_path: Path
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        tried = tmp_path / "tried"
-        if tried.exists() and len(tried.read_text().split()) == 2:
-            break
-        time.sleep(0.02)
+    tried = tmp_path / "tried"
+    until(lambda: tried.exists() and len(tried.read_text().split()) == 2)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     marks = json.loads(shop("bisect", "log", "--json").stdout)

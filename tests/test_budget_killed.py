@@ -16,6 +16,7 @@ from forked import Forked
 from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
 from test_budget import PRICE, Billed
 from test_training import LONG, posix
+from waiting import until
 
 KILLS = 60 if LONG else 5
 CONCURRENCY = 64
@@ -61,9 +62,8 @@ def test_the_bill_of_a_run_that_is_killed_again_and_again_is_at_most_its_budget(
             before = len(server.requests)
             forked.start(*train)
             wanted = before + chance.randrange(CONCURRENCY, 2 * CONCURRENCY)
-            while kills < KILLS and len(server.requests) < wanted and not forked.ended():
-                time.sleep(0.001)
             if kills < KILLS:
+                until(lambda n=wanted: len(server.requests) >= n or forked.ended())
                 time.sleep(chance.random() * 0.1)
                 if not forked.ended():
                     forked.kill()

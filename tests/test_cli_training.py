@@ -6,7 +6,6 @@ import json
 import resource
 import signal
 import subprocess
-import time
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error, problems
 from scripted import LESSON, Reply, ScriptedEndpoint, teachable
+from waiting import until
 
 SMALL = ("--epochs", "1", "--batch-size", "4", "--model", "m")
 
@@ -216,7 +216,7 @@ def test_paths_in_a_record_hold_in_any_folder_of_the_project(
     below.mkdir()
     flags = (*SMALL, "--base-url", endpoint.base_url, "--prompts", "../mine")
     done = start(below, "train", "../problems.jsonl", *flags, "--heldout", "../heldout.jsonl")
-    out, err = done.communicate(timeout=60)
+    out, err = done.communicate(timeout=240)
     assert done.returncode == 0, err
     assert "step_3 is checked out" in out
     rollouts = [r for r in endpoint.requests if r["messages"][-1]["content"].startswith("What is")]
@@ -339,18 +339,11 @@ def start(data: Path, *arguments: str, **popen: object) -> subprocess.Popen[str]
     )
 
 
-def wait_for(condition: object, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_ctrl_c_tells_how_to_go_on_and_loses_nothing(cli: Cli, data: Path) -> None:
     with ScriptedEndpoint(delay=0.1) as endpoint:
         flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "4")
         running = start(data, "train", "problems.jsonl", *flags)
-        wait_for(lambda: sum(endpoint.stages.values()) > 10)
+        until(lambda: sum(endpoint.stages.values()) > 10)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=120)
         assert running.returncode == 130
@@ -368,7 +361,7 @@ def test_after_kill_9_the_same_command_goes_on_and_repeats_no_recorded_call(
     with ScriptedEndpoint(delay=0.05) as endpoint:
         flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "4")
         running = start(data, "train", "problems.jsonl", *flags)
-        wait_for(lambda: sum(endpoint.stages.values()) > 30)
+        until(lambda: sum(endpoint.stages.values()) > 30)
         running.kill()
         running.communicate()
         with sqlite3.connect(data / ".tfgrpo/store.db") as db:
@@ -390,7 +383,7 @@ def test_one_run_is_worked_on_by_one_process(cli: Cli, data: Path) -> None:
         flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "2")
         running = start(data, "train", "problems.jsonl", *flags)
         try:
-            wait_for(lambda: len(endpoint.requests) > 2)
+            until(lambda: len(endpoint.requests) > 2)
             done = cli("train", "--resume", "problems", ok=False)
             one_line_error(done, "running in another process")
             assert "is running" in cli("status").stdout
@@ -418,7 +411,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays(
         endpoint.base_url,
         preexec_fn=small_files,
     )
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=240)
     assert running.returncode == 1
     assert err.count("error: ") == 1
     assert "Traceback" not in err

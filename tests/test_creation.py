@@ -19,6 +19,7 @@ from conftest import worker_server
 from forked import Forked
 from scripted import write_problems
 from test_training import posix
+from waiting import until
 
 import tfgrpo
 import tfgrpo.migrations.migrations  # before any fork: it takes long to load
@@ -51,8 +52,7 @@ def test_a_command_killed_while_its_store_is_made_leaves_a_whole_one_or_none(
         for number in range(25):
             folder = tmp_path / str(number)
             forked.start("--store", f"{number}/store.db", *(("init",) if number % 12 else train))
-            while not folder.exists() and not forked.ended():
-                time.sleep(0.001)
+            until(lambda made=folder: made.exists() or forked.ended(), pause=0.001)
             time.sleep(chance.choice([0, chance.uniform(0, 0.02), chance.uniform(0, 0.3)]))
             if not forked.ended():
                 forked.kill()

@@ -22,7 +22,8 @@ import pytest
 from click.testing import CliRunner
 from providers import OK, Provider, ProxyThread, post
 from proxy_fixtures import Choice, make
-from test_proxy import ASK, CHAT, listen, text_of, wait
+from test_proxy import ASK, CHAT, listen, text_of
+from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.production.experiment import (
@@ -583,7 +584,7 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
         for call, arm in [ask(proxy if user % 2 else other, f"u{user}") for user in range(80)]:
             say(proxy, call, (arm == "e/candidate") == better)
-        wait(lambda: experiment(store, "e").state != "running", 60)
+        until(lambda: experiment(store, "e").state != "running", 60)
         assert ask(other)[1] is None
     assert experiment(store, "e").state == state
     assert store.tip("prod").number == at
@@ -621,22 +622,24 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
 ) -> None:
     start(store, "e", ("prod", "main"), 0.5, ExperimentPlan(guards=(), auto=True))
     open_traffic(traffic_path(store.path), create=True).close()
-    begun, starting = threading.Event(), children.start
+    begun, ended, starting = threading.Event(), threading.Event(), children.start
 
     def begin(*given: Any, **more: Any) -> subprocess.Popen[str]:
         begun.set()
-        time.sleep(0.5)  # in which it is ended
+        assert ended.wait(240), "it is ended before the process is there"
         return starting(*given, **more)
 
     monkeypatch.setattr("tfgrpo.proxy.running_experiments.LOOK", 0.05)
-    monkeypatch.setattr("tfgrpo.proxy.running_experiments.SETTLE", "import time; time.sleep(60)")
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.SETTLE", "import time; time.sleep(600)")
     monkeypatch.setattr("tfgrpo.proxy.running_experiments.child_processes.start", begin)
     with closing(Chooser(settings)) as chooser:
         decider = Decider(chooser)
-        assert begun.wait(60)
+        assert begun.wait(240)
+        join = decider._thread.join
+        monkeypatch.setattr(decider._thread, "join", lambda: (ended.set(), join()))
         since = time.monotonic()
         decider.close()
-        assert time.monotonic() - since < 60
+        assert time.monotonic() - since < 300
 
 
 def test_what_stands_against_promoting_keeps_auto_from_it(
@@ -700,27 +703,24 @@ def test_workers_that_are_killed_take_no_arm_and_no_evidence_with_them(
 
 def on_record(store: Store, wanted: int) -> None:
     """Waits until that many calls are, which workers write a moment after they answer."""
-    deadline = time.monotonic() + 240
-    while sum(evidence(store, experiment(store, "e")).calls.values()) < wanted:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: sum(evidence(store, experiment(store, "e")).calls.values()) >= wanted)
 
 
 def ask_port(port: int, request: bytes) -> bytes:
     """Asks until a worker answers: one that is killed takes its connections with it."""
-    deadline = time.monotonic() + 240
-    while True:
-        answer = b""
+
+    def answer() -> bytes:
+        said = b""
         with (
             contextlib.suppress(OSError),
             socket.create_connection(("127.0.0.1", port), timeout=240) as connection,
         ):
             connection.sendall(request)
             while piece := connection.recv(65536):
-                answer += piece
-        if answer or time.monotonic() > deadline:
-            return answer
-        time.sleep(0.05)
+                said += piece
+        return said
+
+    return until(answer)
 
 
 def test_decisions_stay_where_they_were_made(store: Store, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ import pytest
 from conftest import Cli
 from faults import LASTING, TRANSIENT, Storm
 from scripted import Reply, ScriptedEndpoint, opened_calls, restless, write_problems
-from test_cli_training import SMALL, start, wait_for
+from test_cli_training import SMALL, start
 from test_training import LONG, UID, Desk, libraries, steps
+from waiting import until
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
@@ -452,7 +453,7 @@ def test_ctrl_c_lets_calls_in_flight_finish_and_keeps_their_answers(
     with ScriptedEndpoint(restless, delay=0.5) as server:
         flags = (*SMALL, "--base-url", server.base_url, "--concurrency", "6")
         running = start(tmp_path, "train", "problems.jsonl", *flags, start_new_session=True)
-        wait_for(lambda: len(server.requests) >= 20)
+        until(lambda: len(server.requests) >= 20)
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: the workers get it too
         out, err = running.communicate(timeout=120)
         assert running.returncode == 130

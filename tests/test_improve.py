@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from conftest import TFGRPO, environment, run_command
 from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, stage, teachable
 from test_collected_problems import record
 from test_training import identity, journalled
+from waiting import until
 
 import tfgrpo as package
 from tfgrpo.cli.main import tfgrpo
@@ -277,7 +277,7 @@ def test_one_that_is_killed_goes_on_and_pays_for_nothing_twice(
     before = 0
     for answers in (20, 100):
         process = subprocess.Popen([TFGRPO, "improve", "-q"], env=environment())
-        wait(lambda most=answers, p=process: len(model.requests) >= most or p.poll() is not None)
+        until(lambda most=answers, p=process: len(model.requests) >= most or p.poll() is not None)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         model.settle()
@@ -292,13 +292,6 @@ def test_one_that_is_killed_goes_on_and_pays_for_nothing_twice(
     assert not paid & {identity(request) for request in numbered.requests[before:]}
     assert len(list_proposals(store)) == 1
     assert json.loads(improve("--json", "--least", "99").output)["new"] == 10
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_what_came_to_nothing_leaves_its_problems_new(

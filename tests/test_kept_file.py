@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import TFGRPO, environment, one_line_error
 from skills_ref import validate
+from waiting import until
 
 from tfgrpo import interchange
 from tfgrpo.domains.prompt_library import live
@@ -46,13 +47,6 @@ def seconds_of_work(pid: int, seconds: float) -> float:
     before = ticks()
     time.sleep(seconds)
     return (ticks() - before) / os.sysconf("SC_CLK_TCK")
-
-
-def wait(until: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 240
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("before", [b"", b"# Ours\n", b"# Ours", b"\xef\xbb\xbf# O\r\n\r\n- x\r\n"])
@@ -136,29 +130,32 @@ def test_a_new_skill_passes_the_reference_validator_and_keeps_its_own_words(
 
 
 def test_what_others_do_to_the_file_is_mended_and_a_store_that_is_gone_changes_nothing(
-    store: Store, tmp_path: Path
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "AGENTS.md"
     file = kept(store, path)
-    stop, wrote = threading.Event(), []
+    stop, wrote, looks, look = threading.Event(), [], [], file.bring_up_to_date
+    monkeypatch.setattr(file, "bring_up_to_date", lambda: (looks.append(1), look())[1])
     thread = threading.Thread(target=keep, args=(file, stop, wrote.append))
     thread.start()
     try:
-        wait(path.exists)
+        until(path.exists)
         first = path.read_text()
-        path.write_text("A new file.\n")
-        wait(lambda: path.read_text() != "A new file.\n")
+        (tmp_path / "new").write_text("A new file.\n")
+        (tmp_path / "new").replace(path)  # whole, lest its beginning is what is mended
+        until(lambda: path.read_text() != "A new file.\n")
         assert path.read_text() == f"A new file.\n\n{first}"
         path.unlink()
-        wait(path.exists)
+        until(path.exists)
         folder = store.path.parent
         folder.rename(folder.with_name("away"))
-        time.sleep(0.7)
+        before = len(looks)
+        until(lambda: len(looks) >= before + 2)
         assert path.read_text() == first
         folder.with_name("away").rename(folder)
         add(store, "Give units.")
-        wait(lambda: "Give units." in path.read_text())
-        wait(lambda: len(wrote) == 4)  # it is said after the file is there
+        until(lambda: "Give units." in path.read_text())
+        until(lambda: len(wrote) == 4)  # it is said after the file is there
         assert wrote == ["v1", "v1", "v1", "v2"]
     finally:
         stop.set()
@@ -182,13 +179,12 @@ def test_the_command_follows_a_branch_costs_next_to_nothing_and_ends_cleanly(
     try:
         assert process.stdout.readline() == "wrote v1 to AGENTS.md\n"
         assert process.stderr.readline().startswith("watching prod")
-        wait(lambda: seconds_of_work(process.pid, 2) <= 0.05)  # what it starts with is done then
-        assert seconds_of_work(process.pid, 2) <= 0.05, "seconds of CPU in two"
+        until(lambda: seconds_of_work(process.pid, 2) <= 0.05)  # after what it starts with
         add(store, "Give units.")
         assert process.stdout.readline() == "wrote v2 to AGENTS.md\n"
         assert "Give units." in (tmp_path / "AGENTS.md").read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
         assert not [name for name in os.listdir(tmp_path) if name.startswith(".AGENTS")]
     finally:
         process.kill()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from waiting import until
 
 import tfgrpo
 from tfgrpo.store import Operation, Store, StoreError, UnknownRevision
@@ -124,7 +125,7 @@ def test_a_locked_store_is_never_waited_for(store: Store, tmp_path: Path) -> Non
         writer.execute("begin exclusive")
         began = time.monotonic()
         assert live.prompt() == "[G0] Count both days."
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "as long as half of what others wait for a lock"
         writer.execute("rollback")
     writer.close()
 
@@ -135,10 +136,8 @@ def test_a_branch_that_is_gone_leaves_its_last_library(store: Store, tmp_path: P
     assert live.prompt() == "[G0] Count both days."
     assert "prod" in str(live.trouble)
     store.create_branch("prod", "v0")
-    deadline = time.monotonic() + 240
-    while len(live) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert (len(live), live.trouble) == (0, None)
+    until(lambda: not len(live))
+    assert live.trouble is None
 
 
 def test_there_has_to_be_a_library_to_begin_with(store: Store, tmp_path: Path) -> None:
@@ -197,7 +196,7 @@ def test_a_child_process_of_a_server_looks_for_itself(store: Store, tmp_path: Pa
     assert child.stdout is not None
     assert child.stdout.readline() == "1\n"
     add(store, "prod", "Give units.")
-    assert child.communicate("x", timeout=60)[0] == "2 2\n"
+    assert child.communicate("x", timeout=240)[0] == "2 2\n"
 
 
 def test_the_standard_library_is_all_that_reading_needs(store: Store, tmp_path: Path) -> None:

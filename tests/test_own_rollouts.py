@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import TFGRPO, Cli, environment
 from scripted import ScriptedEndpoint, stage
+from waiting import until
 
 DOMAIN = """
 import asyncio, os
@@ -78,15 +79,15 @@ def test_what_an_attempt_said_is_shown_after_a_kill_as_before(cli: Cli, folder: 
     held = threading.Event()
 
     def script(request: dict[str, object]) -> str:
-        held.wait(60)
+        held.wait(240)
         return "{}"
 
     with ScriptedEndpoint(script) as server:
         where = ("--base-url", server.base_url, "--domain", "counting_case:DOMAIN")
         command = ("train", "d.jsonl", *where, *ONCE, "--concurrency", "4")
         process = subprocess.Popen([TFGRPO, *command], cwd=folder, env=environment())
-        while not server.requests:
-            assert process.poll() is None
+        until(lambda: server.requests or process.poll() is not None)
+        assert process.poll() is None
         process.kill()
         process.wait()
         assert len(attempts(folder)) == 48

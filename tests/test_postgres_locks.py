@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from conftest import environment
 from crew import prepare
 from scripted import ScriptedEndpoint, restless
+from waiting import until, until_so
 
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run
@@ -63,9 +63,7 @@ def test_a_run_at_work_on_another_machine_is_not_begun_again(
                 assert not free
             os.kill(holder.pid, signal.SIGKILL)
             holder.wait()
-            until = time.monotonic() + 240
-            while store.runs.is_held(path) and time.monotonic() < until:
-                time.sleep(0.02)
+            until(lambda: not store.runs.is_held(path))
             assert store.runs.state(run) != "running"
             with store.runs.hold(path) as free:
                 assert free
@@ -95,8 +93,7 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
 
             async def drive() -> None:
                 work = asyncio.create_task(run_to_end(store, open_project(tmp_path), ready))
-                while len(server.requests) < 2:
-                    await asyncio.sleep(0.05)
+                await until_so(lambda: len(server.requests) >= 2)
                 while True:
                     lose_locks(address)
                     with elsewhere.storage.hold(path.stem) as free:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.postgres
 
 
 class TestPostgresPort(PortContract):
-    journal_waits: ClassVar[bool] = False
     news_takes: ClassVar[float] = 10.0
 
     @pytest.fixture

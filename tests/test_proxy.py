@@ -20,6 +20,7 @@ from providers import OK, Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, make, provider
 from proxy_fixtures import prod_settings as settings
 from proxy_fixtures import prod_store as store
+from waiting import until
 
 from tfgrpo.proxy import worker_processes
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream, read_file
@@ -30,13 +31,6 @@ __all__ = ["provider", "settings", "store"]  # fixtures
 
 CHAT = "/v1/chat/completions"
 ASK = b'{"model":"m","messages":[{"role":"user","content":"How long?"}]}'
-
-
-def wait(until: Callable[[], object], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def text_of(provider: Provider) -> str:
@@ -350,7 +344,7 @@ def test_a_connection_that_the_provider_let_go_of_costs_no_request(
     with ProxyThread(settings) as proxy:
         for _ in range(3):
             assert proxy.ask(post(CHAT, ASK)).startswith(b"HTTP/1.1 200 ")
-            wait(lambda: not any(proxy.proxy.pool._idle.values()))
+            until(lambda: not any(proxy.proxy.pool._idle.values()))
     assert len(provider.received) == provider.connections == 3
 
 
@@ -419,8 +413,8 @@ def test_when_a_client_vanishes_its_request_is_taken_back(
         with socket.create_connection(("127.0.0.1", proxy.port)) as client:
             client.sendall(post(CHAT, ASK))
             assert client.recv(100)
-        assert gone.wait(60)
-        wait(lambda: proxy.proxy.open == 0)
+        assert gone.wait(240)
+        until(lambda: proxy.proxy.open == 0)
 
 
 def test_open_streams_are_bounded_and_the_others_go_on(
@@ -430,7 +424,7 @@ def test_open_streams_are_bounded_and_the_others_go_on(
 
     def held(connection: socket.socket, request: Received) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
-        release.wait(60)
+        release.wait(240)
         connection.sendall(b"1\r\nb\r\n0\r\n\r\n")
 
     provider.answer = held
@@ -440,7 +434,7 @@ def test_open_streams_are_bounded_and_the_others_go_on(
         for client in clients:
             client.settimeout(60)
             client.sendall(post(CHAT, ASK))
-        wait(lambda: proxy.proxy.open == 40)
+        until(lambda: proxy.proxy.open == 40)
         assert proxy.ask(post(CHAT, ASK)).startswith(b"HTTP/1.1 503 ")
         release.set()
         for client in clients:
@@ -470,7 +464,7 @@ def test_a_client_that_does_not_read_holds_the_provider_and_not_memory(
     provider.answer = flood
     with ProxyThread(settings) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as c:
         c.sendall(post(CHAT, ASK))
-        assert stalled.wait(60)
+        assert stalled.wait(240)
         assert len(sent) < 60, "megabytes that nobody read"
 
 
@@ -518,9 +512,9 @@ def test_every_worker_has_the_new_library_and_one_that_is_killed_is_replaced(
         assert len(children) == 2
         os.kill(int(children[0]), signal.SIGKILL)
         for _ in range(4):
-            wait(lambda: ask().startswith(b"HTTP/1.1 200 "))
+            until(lambda: ask().startswith(b"HTTP/1.1 200 "))
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
     finally:
         process.kill()
         process.communicate()
@@ -554,7 +548,7 @@ def test_workers_end_when_who_started_them_is_killed(
         with socket.socket() as other:
             return other.connect_ex(("127.0.0.1", port)) != 0
 
-    wait(is_free)
+    until(is_free)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.001, 0.01, 0.05])
@@ -569,7 +563,7 @@ def test_an_end_while_a_worker_is_replaced_ends_the_new_one_too(
     time.sleep(pause)
     process.terminate()
     try:
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
     finally:
         process.kill()
         process.communicate(timeout=120)

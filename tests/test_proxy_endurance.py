@@ -18,7 +18,8 @@ from providers import OK, Provider, ProxyThread, Received, post
 from proxy_fixtures import prod_settings as settings
 from proxy_fixtures import prod_store as store
 from proxy_fixtures import provider
-from test_proxy import ASK, CHAT, text_of, wait
+from test_proxy import ASK, CHAT, text_of
+from waiting import until
 
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.store import Store
@@ -173,7 +174,7 @@ def test_a_stream_that_breaks_breaks_off_here_too_and_the_next_is_whole(
         assert not answer.endswith(b"0\r\n\r\n"), "what was broken off does not look whole"
         provider.answer = OK
         assert proxy.ask(post(CHAT, ASK)).endswith(b"\r\n\r\n{}")
-        wait(lambda: proxy.proxy.open == 0)
+        until(lambda: proxy.proxy.open == 0)
 
 
 def test_events_that_are_no_json_go_through_and_are_counted(
@@ -185,7 +186,7 @@ def test_events_that_are_no_json_go_through_and_are_counted(
         answer = proxy.ask(post(CHAT, ASK))
         assert odd in answer
         assert answer.endswith(b"0\r\n\r\n")
-        wait(lambda: proxy.proxy.calls == 1)
+        until(lambda: proxy.proxy.calls == 1)
 
 
 @pytest.mark.parametrize("at", [20, 90, 150], ids=["in the head", "in the body", "after it"])
@@ -209,8 +210,8 @@ def test_clients_that_vanish_at_any_moment(
         provider.answer = OK
         assert proxy.ask(request).startswith(b"HTTP/1.1 200 ")
         assert "Count both days." in text_of(provider)
-        wait(lambda: proxy.proxy.open == 0)
-        wait(lambda: not proxy.proxy.connections)
+        until(lambda: proxy.proxy.open == 0)
+        until(lambda: not proxy.proxy.connections)
 
 
 def test_what_kills_at_random_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:

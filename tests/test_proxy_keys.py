@@ -14,7 +14,8 @@ import pytest
 from providers import Provider, ProxyThread, post
 from proxy_fixtures import Choice, answer, store
 from proxy_fixtures import counting_provider as provider
-from test_traffic import recorded, run, wait
+from test_traffic import recorded, run
+from waiting import until
 
 from tfgrpo.proxy.keys_and_limits import Rates
 from tfgrpo.proxy.proxy_settings import (
@@ -188,7 +189,7 @@ def test_a_budget_of_a_key_ends_it_until_it_is_raised(
     with ProxyThread(settings) as proxy:
         for calls in (1, 2):
             assert ask(proxy, key) == 200
-            wait(lambda calls=calls: spent(store, "key:shop") > EACH * (calls - 0.5))  # type: ignore[misc]
+            until(lambda calls=calls: spent(store, "key:shop") > EACH * (calls - 0.5))  # type: ignore[misc]
         assert ask(proxy, key) == 402
         (listed,) = json.loads(run(store, "key", "list", "--json"))
         assert listed["spent"] == pytest.approx(2 * EACH)
@@ -208,12 +209,12 @@ def test_budgets_alert_once_at_the_webhook_and_stop(settings: ProxySettings, sto
         settings = replace(settings, budgets=limits, webhook=f"{hook.url}/secret-path")
         with ProxyThread(settings) as proxy:
             assert ask(proxy, "sk-own") == 200
-            wait(lambda: len(hook.received) == 1)
+            until(lambda: len(hook.received) == 1)
             assert ask(proxy, "sk-own") == 200
-            wait(lambda: len(hook.received) == 4)
+            until(lambda: len(hook.received) == 4)
             assert ask(proxy, "sk-own") == 402
             assert ask(proxy, "sk-own", CHAT, "m", b"x-tfgrpo-library: none") == 200
-            wait(lambda: spent(store, "library:none") > 0)
+            until(lambda: spent(store, "library:none") > 0)
         events = [json.loads(got.body) for got in hook.received]
     assert [(one["scope"], one["per"]) for one in events].count(("all", "day")) == 2
     assert len(events) == 4, "each once"
@@ -224,7 +225,7 @@ def test_a_budget_that_stops_holds_on_every_path(settings: ProxySettings, store:
     limits = (SpendLimit(Budget(EACH / 2, "day"), stop=True),)
     with ProxyThread(replace(settings, budgets=limits)) as proxy:
         assert ask(proxy, "sk-own") == 200
-        wait(lambda: spent(store, "all") > 0)
+        until(lambda: spent(store, "all") > 0)
         for path in (CHAT, "/v1/embeddings", "/v1/files", "/v1/realtime"):
             assert ask(proxy, "sk-own", path) == 402, path
 
@@ -236,7 +237,7 @@ def test_a_webhook_that_is_away_is_told_later(
     settings = replace(settings, budgets=limits, webhook="http://127.0.0.1:9/secret-path")
     with ProxyThread(settings) as proxy:
         assert ask(proxy, "sk-own") == 200
-        wait(lambda: "the webhook was not told" in caplog.text)
+        until(lambda: "the webhook was not told" in caplog.text)
     assert "secret-path" not in caplog.text
     with closing(open_ledger(ledger_path(store.path))) as ledger:
         assert ledger.notes() == set(), "so it is told again"

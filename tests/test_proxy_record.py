@@ -13,7 +13,8 @@ from providers import Provider, ProxyThread, post
 from proxy_fixtures import CHAT_USAGE, answer, settings, store
 from proxy_fixtures import counting_provider as provider
 from test_proxy import ASK, CHAT
-from test_traffic import recorded, wait
+from test_traffic import recorded
+from waiting import until
 
 from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
@@ -118,9 +119,9 @@ def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(
     long = b'{"model":"%b","messages":[]}' % (b"m" * 200_000)
     with ProxyThread(settings) as proxy:
         proxy.ask(post(CHAT, ASK))
-        wait(lambda: len(recorded(store)) == 1)
+        until(lambda: len(recorded(store)) == 1)
         (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
-        wait(lambda: recorder._reported == 1)
+        until(lambda: recorder._reported == 1)
         process = recorder.process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
@@ -129,5 +130,5 @@ def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(
         assert recorder._pending, "the pipe is full"
         assert recorder._stuck_until > 0
         process.send_signal(signal.SIGCONT)
-        wait(lambda: len(recorded(store)) == 21)
+        until(lambda: len(recorded(store)) == 21)
     assert not list(store.path.parent.glob("*worker*"))

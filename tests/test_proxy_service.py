@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from providers import OK, Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, make, provider
 from proxy_fixtures import prod_settings as settings
 from proxy_fixtures import prod_store as store
-from test_proxy import ASK, CHAT, listen, text_of, wait
+from test_proxy import ASK, CHAT, listen, text_of
+from waiting import until
 
 from tfgrpo.production.experiment import start
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file, upstreams
@@ -258,11 +258,13 @@ def test_a_head_that_is_too_long_is_refused_however_it_comes(
         assert answer.startswith(b"HTTP/1.1 431 ")
 
 
-def half_closed(port: int, request: bytes) -> bytes:
-    """What a client that sends no more after its request is answered."""
+def half_closed(port: int, request: bytes, closed: threading.Event) -> bytes:
+    """What a client that sends no more after its request is answered; `closed` is set then."""
+    closed.clear()
     with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
         client.sendall(request)
         client.shutdown(socket.SHUT_WR)
+        closed.set()
         answer = b""
         while piece := client.recv(65536):
             answer += piece
@@ -274,17 +276,19 @@ def test_a_client_that_sends_no_more_gets_its_answers(
     provider: Provider,
     store: Store,
 ) -> None:
+    closed = threading.Event()
+
     def late(connection: socket.socket, request: Received) -> None:
-        time.sleep(0.1)
+        assert closed.wait(240)
         connection.sendall(OK)
 
     provider.answer = late
     one = post(CHAT, ASK).replace(b"Connection: close\r\n", b"")
     with ProxyThread(settings) as proxy:
         for request, times in ((post(CHAT, ASK), 1), (one, 1), (one + one, 2)):
-            answer = half_closed(proxy.port, request)
+            answer = half_closed(proxy.port, request, closed)
             assert answer.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"").count(b"200 OK") == times
-        half = half_closed(proxy.port, post(CHAT, ASK)[:-5])
+        half = half_closed(proxy.port, post(CHAT, ASK)[:-5], closed)
         assert b" 200 " not in half
     assert {call.status for call in recorded(store)} == {200}
 
@@ -311,11 +315,11 @@ def test_a_client_that_is_gone_is_told_from_one_that_only_sends_no_more(
     with ProxyThread(settings) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)) as client:
             client.sendall(post(CHAT, ASK))
-            assert asked.wait(60)
+            assert asked.wait(240)
             if begun:
                 assert client.recv(10_000)
-        assert taken_back.wait(60)
-        wait(lambda: proxy.proxy.open == 0)
+        assert taken_back.wait(240)
+        until(lambda: proxy.proxy.open == 0)
         over.set()
     assert [call.status for call in recorded(store)] == [499]
 
@@ -396,7 +400,7 @@ def test_a_stream_ends_in_the_time_that_is_set_and_what_is_cut_is_not_the_client
     process, port = listen([*arguments, "--drain", "100"], tmp_path)
     client = begin(port)
     process.terminate()
-    wait(lambda: not _listens(port), 60)
+    until(lambda: not _listens(port), 60)
     slow.set()
     assert rest(client).endswith(b"0\r\n\r\n")
     process.communicate(timeout=120)
@@ -414,7 +418,7 @@ def test_a_stream_ends_in_the_time_that_is_set_and_what_is_cut_is_not_the_client
 
 def _listens(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=120).close()
     except ConnectionRefusedError:  # and not one that nobody takes
         return False
     return True

@@ -18,9 +18,10 @@ import pytest
 from providers import Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, answer, store
 from proxy_fixtures import counting_provider as provider
-from test_proxy import ASK, CHAT, listen, text_of, wait
+from test_proxy import ASK, CHAT, listen, text_of
 from test_proxy_keys import EACH, PRICES
 from test_traffic import KEY, ask, bytes_beside, recorded, run
+from waiting import until
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit, upstreams, with_keys
 from tfgrpo.store import Operation, Store
@@ -219,7 +220,7 @@ def test_a_budget_of_a_library_holds_however_a_request_names_it(
     limits = (SpendLimit(Budget(EACH / 2, "day"), "d", stop=True),)
     with ProxyThread(replace(settings, budgets=limits)) as proxy:
         ask(proxy, None, b"x-tfgrpo-library: d@prod")
-        wait(lambda: _spent(store, "library:d") > 0)
+        until(lambda: _spent(store, "library:d") > 0)
         for name in (b"d", b"d@prod", b"@prod", b"d@v1"):
             header = b"x-tfgrpo-library: " + name
             assert proxy.ask(post(CHAT, ASK, KEY, header)).startswith(b"HTTP/1.1 402 "), name
@@ -283,7 +284,7 @@ def test_thirty_two_at_once_cross_a_budget_by_no_more_than_they_are(
             answers = [one.result() for one in asked]
             assert all(one[9:12] in (b"200", b"402") for one in answers)
             through = len(provider.received)
-            wait(lambda: _spent(store, "key:team") >= EACH * (len(provider.received) - 0.5))
+            until(lambda: _spent(store, "key:team") >= EACH * (len(provider.received) - 0.5))
         assert 3 <= through <= 32
         assert len(provider.received) == through
     assert _spent(store, "key:team") == pytest.approx(EACH * through)
@@ -309,14 +310,14 @@ def test_a_key_that_is_revoked_in_a_stream_ends_with_it(
 
     def slowly(connection: socket.socket, request: Received) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ndata")
-        goes_on.wait(60)
+        goes_on.wait(240)
         connection.sendall(b": 1\n")
 
     provider.answer = slowly
     header = b"Authorization: Bearer " + key
     with (
         ProxyThread(settings) as proxy,
-        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=240) as client,
     ):
         client.sendall(post(CHAT, ASK, header).replace(b"Connection: close\r\n", b""))
         got = b""
@@ -335,7 +336,8 @@ def test_a_key_that_is_revoked_in_a_stream_ends_with_it(
 
 
 class Dripping:
-    """A server that takes a request, and answers a byte at a time for ever."""
+    """A server that takes a request, and answers a byte at a time for ever: who waits for the end
+    of it waits for ever."""
 
     def __enter__(self) -> Dripping:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -378,11 +380,11 @@ def test_a_webhook_that_hangs_holds_up_neither_the_record_nor_the_budgets(
         made = replace(settings, budgets=limits, webhook=hook.url)
         with ProxyThread(made) as proxy:
             ask(proxy)
-            wait(lambda: hook.asked > 0)
+            until(lambda: hook.asked > 0)
             for calls in (2, 3):
                 ask(proxy)
-                wait(lambda calls=calls: len(recorded(store)) == calls, 4)  # type: ignore[misc]
-            wait(lambda: _spent(store, "all") > EACH * 2.5, 4)
+                until(lambda calls=calls: len(recorded(store)) == calls)  # type: ignore[misc]
+            until(lambda: _spent(store, "all") > EACH * 2.5)
             assert proxy.ask(post(CHAT, ASK, KEY)).startswith(b"HTTP/1.1 402 ")
 
 
@@ -394,10 +396,10 @@ def test_a_collector_that_hangs_holds_up_neither_the_record_nor_feedback(
         with ProxyThread(settings) as proxy:
             for calls in range(1, 6):
                 last = ask(proxy)
-                wait(lambda calls=calls: len(recorded(store)) == calls, 4)  # type: ignore[misc]
-            wait(lambda: collector.asked > 0)
+                until(lambda calls=calls: len(recorded(store)) == calls)  # type: ignore[misc]
+            until(lambda: collector.asked > 0)
             said = json.dumps({"call": last, "score": 1}).encode()
-            assert proxy.ask(post("/feedback", said, KEY), timeout=4).startswith(b"HTTP/1.1 201 ")
+            assert proxy.ask(post("/feedback", said, KEY)).startswith(b"HTTP/1.1 201 ")
 
 
 # reload:
@@ -508,7 +510,7 @@ def test_what_is_committed_between_two_pieces_of_a_body_is_in_it(
 ) -> None:
     with (
         ProxyThread(settings) as proxy,
-        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=240) as client,
     ):
         sent = post(CHAT, ASK)
         client.sendall(sent[:-10])

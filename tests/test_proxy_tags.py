@@ -12,7 +12,8 @@ import pytest
 from providers import Provider, ProxyThread, post
 from proxy_fixtures import CHAT_USAGE, Choice, answer, make
 from test_telemetry import values
-from test_traffic import KEY, ask, recorded, run, wait
+from test_traffic import KEY, ask, recorded, run
+from waiting import until
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file
 from tfgrpo.store import Store
@@ -50,7 +51,7 @@ def test_a_call_is_in_the_trace_that_its_caller_names(
             ids += [ask(proxy, None, wrong), ask(proxy)]
             body = json.dumps({"call": ids[0], "score": True}).encode()
             assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 201 ")
-            wait(lambda: b"".join(g.body for g in collector.received).count(b'"chat m"') == 3)
+            until(lambda: b"".join(g.body for g in collector.received).count(b'"chat m"') == 3)
         sent = [json.loads(g.body) for g in collector.received if b"/v1/traces" in g.line]
         (logs,) = (json.loads(g.body) for g in collector.received if b"/v1/logs" in g.line)
     spans = {

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from conftest import TFGRPO, Cli, environment
+from waiting import until
 
 pytestmark = pytest.mark.model
 
@@ -56,11 +56,8 @@ def test_a_real_model_trains_is_killed_and_goes_on(cli: Cli, sums: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 120
-    while not (store.exists() and len(_safely(store)) >= 5):
-        assert running.poll() is None, running.stderr and running.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: running.poll() is not None or (store.exists() and len(_safely(store)) >= 5))
+    assert running.poll() is None, running.stderr and running.stderr.read()
     running.kill()
     running.communicate()
     before = journalled(store)

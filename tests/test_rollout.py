@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from conftest import TFGRPO, environment
 from providers import OK, Provider, ProxyThread, post
 from test_experiment import ASK, CHAT, ask, provider, run, say, settings, store  # noqa: F401
-from test_proxy import wait
 from test_tested_proposals import proposed  # noqa: F401
+from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import get_proposal
@@ -38,7 +38,7 @@ def test_a_proposal_goes_out_and_stays_or_goes_back(
     def application() -> None:
         """Makes calls until it is over; the candidate's answers are right, or wrong."""
         with Store.open(proposed.path) as own, ProxyThread(settings) as proxy:
-            wait(lambda: over.is_set() or experiments(own))
+            until(lambda: over.is_set() or experiments(own))
             for user in range(1000):
                 if over.is_set():
                     return
@@ -99,7 +99,7 @@ def test_it_goes_on_in_the_proxys_care_which_tells_too(
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait(lambda: experiments(store))
+    until(lambda: experiments(store))
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -114,7 +114,7 @@ def test_it_goes_on_in_the_proxys_care_which_tells_too(
                 if arm is None:
                     break
                 say(proxy, call, arm == "rollout-main/candidate")
-            wait(lambda: hook.received, 120)
+            until(lambda: hook.received, 120)
         assert json.loads(hook.received[0].body)["state"] == "promoted"
 
 

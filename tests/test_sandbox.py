@@ -9,7 +9,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import venv
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
+from waiting import until
 
 from tfgrpo.tools import python_tool, sandbox
 from tfgrpo.tools.python_tool import Python
@@ -146,8 +146,9 @@ def test_a_file_named_bwrap_that_is_no_program_is_none(found: Path) -> None:
 def test_a_sandbox_that_stops_working_later_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(python_tool, "START_SECONDS", 0.5)
-    for body, told in (("exec sleep 60", "it printed nothing"), ("echo no space left", "no space")):
+    silent = ("exec sleep 60", "it printed nothing", 0.5)
+    for body, told, patience in (silent, ("echo no space left", "no space", 60)):
+        monkeypatch.setattr(python_tool, "START_SECONDS", patience)
         monkeypatch.setattr(sandbox, "bubblewrap", lambda body=body: (str(fake(tmp_path, body)),))
         with pytest.raises(SandboxError, match=f"the sandbox did not start: {told}"):
             answer("auto")
@@ -342,10 +343,7 @@ def test_nothing_outlives_a_tfgrpo_that_is_killed(code: str, wall: str, tmp_path
             assert len(alive(tmp_path)) == (3 if wall == "bubblewrap" else 1)
         finally:
             parent.kill()
-    deadline = time.monotonic() + 240
-    while alive(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert alive(tmp_path) == []
+    until(lambda: not alive(tmp_path))
 
 
 # What a person is told:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from conftest import Cli, one_line_error, problems
 from scripted import ScriptedEndpoint
-from test_cli_training import SMALL, start, wait_for
+from test_cli_training import SMALL, start
+from waiting import until
 
 BAD = [
     {"id": "broken", "problem": "What is 90 op 93?", "answer": "\\frac{1}{("},
@@ -83,7 +84,7 @@ def test_a_run_goes_on_with_the_very_problems_it_began_with(
         flags = (*SMALL, "--base-url", endpoint.base_url, "--concurrency", "4")
         command = ("train", "problems.jsonl", *flags, "--skip-unverifiable")
         running = start(data, *command)
-        wait_for(lambda: sum(endpoint.stages.values()) > 10)
+        until(lambda: sum(endpoint.stages.values()) > 10)
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=120)
         assert running.returncode == 130

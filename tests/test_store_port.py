@@ -9,6 +9,8 @@ import pytest
 from memory_port import Memory, MemoryPort
 from port_contract import PortContract
 from port_rows import Another
+from test_store_turns import until_waiting
+from waiting import until
 
 from tfgrpo.store.port import Port
 from tfgrpo.store.sqlite.packed_texts import LEAST_EVENT, pack, unpack
@@ -30,6 +32,10 @@ class TestSqlitePort(PortContract):
     def another(self, path: Path) -> Another:
         return lambda: SqlitePort(path)
 
+    def until_one_waits(self, port: Port) -> bool:
+        until_waiting(port.path, 1)  # type: ignore[attr-defined]
+        return True
+
 
 class TestMemoryPort(PortContract):
     @pytest.fixture
@@ -43,6 +49,10 @@ class TestMemoryPort(PortContract):
     @pytest.fixture
     def another(self, memory: Memory) -> Another:
         return lambda: MemoryPort(memory)
+
+    def until_one_waits(self, port: Port) -> bool:
+        until(lambda: port.memory.waiting)  # type: ignore[attr-defined]
+        return True
 
 
 @pytest.mark.parametrize("rows", [[], [1], [1, 2, 3, 1 << 40, (1 << 62) + 5], list(range(5000))])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from store_helpers import add, broken, child, killed
+from waiting import until
 
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store.fsck import fsck
@@ -127,8 +127,11 @@ def until_waiting(path: Path, count: int) -> None:
     """Returns when so many wait for a turn: Linux lists who is blocked under each lock."""
     inode = f":{Path(f'{path}{SUFFIX}').stat().st_ino} "
     locks = Path("/proc/locks")
-    while sum("->" in one and inode in one for one in locks.read_text().splitlines()) < count:
-        time.sleep(0.001)
+
+    def waiting() -> int:
+        return sum("->" in one and inode in one for one in locks.read_text().splitlines())
+
+    until(lambda: waiting() >= count, pause=0.001)
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="who waits is looked up there")

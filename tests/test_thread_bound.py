@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_training_disturbed import until
+from waiting import until
 
 from tfgrpo.tools import python_tool as tool
 from tfgrpo.tools import sandbox, session_bounds

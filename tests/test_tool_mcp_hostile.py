@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from test_tool_mcp import ONE, RAW
+from waiting import until
 
 from tfgrpo.tools import toolbox
 from tfgrpo.tools.mcp_tools import Server, ServerError
@@ -136,8 +137,6 @@ def test_a_server_that_ignores_the_end_is_ended(tmp_path: Path) -> None:
     after = '({"result": {"content": []}}, setattr(sys, "stdin", [open(os.devnull)]))[0]'
     used(tmp_path, ONE, after, stubborn)
     pid = int((tmp_path / "pid").read_text())
-    until = time.monotonic() + 120
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{pid}").exists())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import alive
+from waiting import until_so
 
 from tfgrpo.tools import confine, sandbox
 from tfgrpo.tools.python_tool import LOST, Python
@@ -414,22 +415,36 @@ def test_closing_the_protocol_from_inside_is_a_killed_interpreter() -> None:
     assert after.text == "7"
 
 
-def test_threads_left_behind_get_no_time_between_calls() -> None:
-    async def session() -> float:
-        python = Python(limits=SHORT)
-        code = (
-            "import threading, time\ndef work():\n    while True: pass\n"
-            "threading.Thread(target=work, daemon=True).start()"
-        )
+def test_threads_left_behind_get_no_time_between_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import threading, time\ndef work():\n    while True: pass\n"
+        "threading.Thread(target=work, daemon=True).start()"
+    )
+
+    async def session() -> None:
+        python, other = Python(limits=SHORT), Python(limits=SHORT)
         try:
-            await python.call({"code": code})
-            first = float((await python.call({"code": "time.process_time()"})).text)
-            await asyncio.sleep(2)
-            return float((await python.call({"code": "time.process_time()"})).text) - first
+            assert (await python.call({"code": code})).text == "(no output)"
+            (pid,) = (pid for pid in alive(tmp_path) if len(tasks(pid)) == 2)
+            await until_so(lambda: {task[2] for task in tasks(pid)} == {"T"})  # stopped
+            assert (await other.call({"code": "1"})).text == "1"
+            before = tasks(pid)
+            assert (await other.call({"code": "sum(range(10 ** 7)) > 0"})).text == "True"
+            assert tasks(pid) == before, "nothing ran meanwhile"
+            assert (await python.call({"code": "threading.active_count()"})).text == "2"
         finally:
             await python.close()
+            await other.close()
 
-    assert asyncio.run(session()) < 0.3
+    asyncio.run(session())
+
+
+def tasks(pid: int) -> list[list[str]]:
+    """Returns number, name, state and so on of each thread of a process, with the time it got."""
+    return [stat.read_text().split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
 
 
 def test_a_session_that_is_closed_leaves_no_process_and_no_folder(

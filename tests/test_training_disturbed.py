@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,9 @@ import pytest
 from scripted import Reply, ScriptedEndpoint, restless, stage, write_problems
 from test_training import posix
 from test_training_killed import Killed
+from waiting import until
 
 from tfgrpo.store import Store
-
-
-def until(condition: Callable[[], bool], seconds: float = 240) -> None:
-    """Waits until something is so."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @posix
@@ -40,7 +31,7 @@ def test_a_run_that_is_told_to_end_ends_as_by_ctrl_c(
         signal.signal(number, before)
         until(lambda: len(server.requests) >= 6)
         process.send_signal(number)
-        assert process.wait(timeout=60) == 128 + number, run.said()
+        assert process.wait(timeout=240) == 128 + number, run.said()
         assert "--resume run" in run.said()
         assert "Traceback" not in run.said()
         asked = len(server.requests)
@@ -127,5 +118,5 @@ def test_a_run_whose_store_is_taken_away_stops_and_asks_for_no_more(tmp_path: Pa
         process = run.start()
         until(lambda: len(server.requests) >= 4)
         shutil.rmtree(folder)
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=240) == 1
         assert len(server.requests) < 150, "of 640 and more"

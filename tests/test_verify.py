@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until, until_so
 
 from tfgrpo.data.problems import DatasetError, Problem
 from tfgrpo.domains import math
@@ -25,6 +26,15 @@ linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are loo
 
 def problem(answer: str) -> Problem:
     return Problem("p", "q", answer)
+
+
+def math_or_stuck(problem: Problem, response: str) -> Verdict:
+    """Judges as mathematics does; where the response is a path, hangs with its pid left there."""
+    if not response.startswith("/"):
+        return math.verify(problem, response)
+    Path(response).write_text(str(os.getpid()))
+    while True:
+        time.sleep(1)
 
 
 def children() -> set[int]:
@@ -61,12 +71,12 @@ def test_verdicts_come_from_worker_processes_which_end_with_the_verifier() -> No
 def test_a_judge_that_hangs_is_killed_in_time_and_the_pool_goes_on_serving() -> None:
     async def ask(verifier: Verifier) -> tuple[Verdict, float, Verdict]:
         await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)  # the worker is up
-        started = time.monotonic()
+        verifier.seconds, started = 1.5, time.monotonic()
         hung = await verifier.verdict(problem("5"), ENDLESS, math.verify)
-        took = time.monotonic() - started
+        verifier.seconds, took = 60, time.monotonic() - started
         return hung, took, await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
 
-    with Verifier(workers=1, seconds=1.5) as verifier:
+    with Verifier(workers=1, seconds=60) as verifier:
         hung, took, after = asyncio.run(ask(verifier))
     assert hung.reward is None
     assert "1.5 s" in hung.reason
@@ -75,17 +85,20 @@ def test_a_judge_that_hangs_is_killed_in_time_and_the_pool_goes_on_serving() -> 
 
 
 @linux
-def test_a_worker_that_is_killed_leaves_an_unverifiable_verdict_and_no_0() -> None:
+def test_a_worker_that_is_killed_leaves_an_unverifiable_verdict_and_no_0(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+
     async def ask(verifier: Verifier, before: set[int]) -> tuple[Verdict, Verdict]:
-        await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
-        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS, math.verify))
-        await asyncio.sleep(0.5)
+        await verifier.verdict(problem("5"), r"\boxed{5}", math_or_stuck)
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), str(pid), math_or_stuck))
+        await until_so(lambda: pid.exists() and pid.read_text())
         (worker,) = children() - before
+        assert worker == int(pid.read_text())
         os.kill(worker, signal.SIGKILL)
-        return await hanging, await verifier.verdict(problem("5"), r"\boxed{6}", math.verify)
+        return await hanging, await verifier.verdict(problem("5"), r"\boxed{6}", math_or_stuck)
 
     before = children()
-    with Verifier(workers=1, seconds=20) as verifier:
+    with Verifier(workers=1, seconds=240) as verifier:
         killed, after = asyncio.run(ask(verifier, before))
     assert killed.reward is None
     assert "unverifiable" in killed.reason
@@ -106,31 +119,36 @@ def test_the_event_loop_stays_responsive_while_judges_are_busy() -> None:
     async def ask(verifier: Verifier) -> list[Verdict]:
         await verifier.verdict(problem("5"), r"\boxed{5}", math.verify)
         ticking = asyncio.create_task(tick())
-        hard = [verifier.verdict(problem("5"), ENDLESS, math.verify) for _ in range(2)]
+        verifier.seconds = 2.5
+        hard = [asyncio.ensure_future(verifier.verdict(problem("5"), ENDLESS, math.verify))]
+        hard.append(asyncio.ensure_future(verifier.verdict(problem("5"), ENDLESS, math.verify)))
+        await asyncio.sleep(0)  # in which they are begun
+        verifier.seconds = 60
         easy = [verifier.verdict(problem("5"), r"\boxed{5}", math.verify) for _ in range(50)]
         found = await asyncio.gather(*hard, *easy)
         ticking.cancel()
         return found
 
-    with Verifier(workers=2, seconds=2.5) as verifier:
+    with Verifier(workers=2, seconds=60) as verifier:
         found = asyncio.run(ask(verifier))
     assert [v.reward for v in found] == [None] * 2 + [1.0] * 50
     assert len(gaps) > 20
     assert max(gaps) < 0.5
 
 
-def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end() -> None:
+def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end(tmp_path: Path) -> None:
     async def ask(verifier: Verifier) -> None:
-        hanging = asyncio.create_task(verifier.verdict(problem("5"), ENDLESS, math.verify))
-        await asyncio.sleep(0.3)
+        begun = tmp_path / "begun"
+        hanging = asyncio.create_task(verifier.verdict(problem("5"), str(begun), math_or_stuck))
+        await until_so(begun.exists)
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging
 
     started = time.monotonic()
-    with Verifier(workers=1, seconds=60) as verifier:
+    with Verifier(workers=1, seconds=600) as verifier:
         asyncio.run(ask(verifier))
-    assert time.monotonic() - started < 45
+    assert time.monotonic() - started < 300
 
 
 def hangs(problem: Problem) -> str | None:
@@ -163,7 +181,8 @@ from tfgrpo.domains.base import Verdict
 
 def judge(problem, response):
     folder = Path(response)
-    (folder / "begun").touch()
+    with open(folder / "begun", "a") as begun:
+        begun.write("x")
     while not (folder / "go").exists():
         time.sleep(0.01)
     return Verdict(1.0, "4", "")
@@ -190,15 +209,14 @@ def test_the_time_in_which_a_process_stood_still_is_not_a_verdicts(tmp_path: Pat
         start_new_session=True,
     )
     try:
-        until = time.monotonic() + 60
-        while not (tmp_path / "begun").exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        begun = tmp_path / "begun"
+        until(lambda: begun.exists() and begun.read_text() == "x")
         os.killpg(process.pid, signal.SIGSTOP)
-        time.sleep(8)
+        time.sleep(8)  # by then its time is up, as the clock has it
         os.killpg(process.pid, signal.SIGCONT)
-        time.sleep(1)  # by then its time is up, as the clock has it
+        until(lambda: begun.read_text() == "xx")
         (tmp_path / "go").touch()
-        found, _ = process.communicate(timeout=60)
+        found, _ = process.communicate(timeout=240)
         assert "reward=1.0" in found
     finally:
         process.kill()

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error, problems
 from scripted import ScriptedEndpoint
+from waiting import until
 
 import tfgrpo
 from tfgrpo.store import Operation, Store
@@ -168,7 +168,7 @@ def test_ctrl_c_while_modules_load_prints_no_traceback(tmp_path: Path, module: s
         cwd=tmp_path,
         env=environment(),
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
@@ -188,14 +188,13 @@ def test_workers_that_are_starting_leave_ctrl_c_to_their_parent(
         text=True,
         start_new_session=True,
     ) as process:
-        while process.poll() is None and not (workers := workers_of(process.pid)):
-            time.sleep(0.002)
+        workers = until(lambda: process.poll() is not None or workers_of(process.pid), pause=0.002)
         assert process.poll() is None
         assert all(map(is_left_alone, workers))
         os.killpg(process.pid, signal.SIGINT)
         assert process.stderr is not None
         said = process.stderr.read()
-        process.wait(timeout=60)
+        process.wait(timeout=240)
     assert "Traceback" not in said
     assert process.returncode == 130
 

@@ -8,8 +8,7 @@ import random
 import re
 import signal
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from pooler import Pooler, program
 from postgres import Cluster
 from relay import Relay
 from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
+from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.learn.run import run_to_end
@@ -373,11 +373,7 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
     ]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment())
     try:
-        until = time.monotonic() + 120
-        while len(states(shared)) < 3:
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        until(lambda: len(states(shared)) == 3 or process.poll() is not None)
         assert states(shared) == ["idle"] * 3
         write_problems(tmp_path / "problems.jsonl", 6)
         with ScriptedEndpoint(restless) as server:
@@ -386,12 +382,9 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
             options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
             train = ["train", "problems.jsonl", "--workers", *options]
             cli("--store", shared, *train, timeout=240)
-        until = time.monotonic() + 60
-        while (done := groups_done(cli, shared)) < 6:  # told with a worker's next sign of life
-            assert time.monotonic() < until, done
-        assert done == 6
+        until(lambda: groups_done(cli, shared) == 6)  # told with a worker's next sign of life
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=240) == 0
     finally:
         process.kill()
     assert states(shared) == ["left"] * 3
@@ -519,28 +512,21 @@ def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
                 running[verb] = subprocess.Popen(
                     command, cwd=tmp_path, env=environment(), stdout=out, stderr=out
                 )
-        wait_for(lambda: all(waits in text() for text in said.values()))
+        until(lambda: all(waits in text() for text in said.values()))
         running["start"].send_signal(signal.SIGINT)
-        assert running["start"].wait(timeout=60) == 0
+        assert running["start"].wait(timeout=240) == 0
     finally:
         cluster.start()
         running.pop("start").kill()
     try:
-        wait_for(lambda: "Ctrl-C ends it" in said["run"]())
+        until(lambda: "Ctrl-C ends it" in said["run"]())
         running["run"].send_signal(signal.SIGINT)
-        assert running["run"].wait(timeout=60) == 0
+        assert running["run"].wait(timeout=240) == 0
     finally:
         running["run"].kill()
     text = said["run"]()
     assert text.count(waits) == 1, text
     assert text.startswith("cannot reach the database on "), text
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
