@@ -6,7 +6,8 @@ flush. `cut` drops what is pending, all of it or a part that chance chooses, and
 write. Needs Linux, and rights to mount.
 
 Run as a program it serves the file whose path it is given, and reads its orders from standard
-input. `PowerDevice` is the other end.
+input. `PowerDevice` is the other end. When that is killed, the program takes the disk away, with
+what is mounted of it; where both are killed, the next `PowerDevice` does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SIZE, SECTOR = 32 << 20, 4096
@@ -28,7 +29,8 @@ GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC = 3, 4, 14, 15, 16, 
 FORGET, FLUSH, INIT, INTERRUPT, DESTROY, FORGET_SEVERAL = 2, 25, 26, 36, 38, 42
 """Numbers of requests, as linux/fuse.h has them."""
 DIRECT = 1
-DETACHED = 2
+BEGINS = "tfgrpo-disk-"
+"""How the name of a disk's file begins; the number of the process that uses it follows."""
 
 
 class Disk:
@@ -103,7 +105,7 @@ def serve(path: str) -> None:
                     Path(word).write_bytes(disk.kept)
             print("done", flush=True)
     finally:
-        libc.umount2(path.encode(), DETACHED)
+        clear(path)
 
 
 def _answers(device: int, disk: Disk, lock: threading.Lock) -> None:
@@ -146,11 +148,38 @@ def _answer(disk: Disk, kind: int, body: bytes) -> bytes | int:
     return b"" if kind in (FSYNC, FLUSH, RELEASE, DESTROY) else errno.ENOSYS
 
 
+def clear(path: str) -> None:
+    """Takes away the disk over the file at `path`, and what is mounted of it."""
+    for loop in Path("/sys/block").glob("loop*"):
+        with suppress(FileNotFoundError):  # it has none
+            if (loop / "loop/backing_file").read_text().strip() == path:
+                for _, place in mounts(f"/dev/{loop.name}"):
+                    _try("umount", "--lazy", place)
+                _try("losetup", "--detach", f"/dev/{loop.name}")
+    _try("umount", "--lazy", path)
+
+
+def clear_dead() -> None:
+    """Takes away the disks that processes which are no more have left."""
+    for _, place in mounts("fuse"):
+        name = os.path.basename(place)
+        if name.startswith(BEGINS) and not Path("/proc", name.removeprefix(BEGINS)).exists():
+            clear(place)
+
+
+def mounts(source: str = "") -> list[tuple[str, str]]:
+    """Returns what is mounted, and where: all of it, or what is mounted of a source."""
+    lines = (line.split(" ") for line in Path("/proc/self/mounts").read_text().splitlines())
+    found = [(of, place.replace(r"\040", " ")) for of, place, *_ in lines]
+    return [one for one in found if source in ("", one[0])]
+
+
 class PowerDevice:
     """A disk in a folder. A context manager; raises OSError where it cannot be mounted."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "disk"
+        clear_dead()
+        self._file = folder / f"{BEGINS}{os.getpid()}"
         self._file.touch()
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(self._file)],
@@ -199,6 +228,11 @@ class PowerDevice:
             yield loop
         finally:
             _run("losetup", "--detach", loop)
+
+
+def _try(*command: str) -> None:
+    """Runs a command for what another may be doing too."""
+    subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
 def _run(*command: str) -> str:

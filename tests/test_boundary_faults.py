@@ -15,9 +15,11 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 import click
@@ -25,10 +27,11 @@ import pytest
 from boundary_faults import KINDS, Faults, built
 from boundary_verbs import ELSEWHERE, FIRST, LOOKING, LOOKS, SECRET, VERBS
 from port_rows import call, write
-from power_device import PowerDevice
+from power_device import PowerDevice, mounts
 from test_collected_problems import record
 from test_house import commands
 from test_proposals import proposed
+from waiting import until
 
 from tfgrpo.improvement.improvement_record import FOLDER as IMPROVEMENTS
 from tfgrpo.store import Store
@@ -234,6 +237,54 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PowerDevice]:
             yield device
     except OSError as error:
         pytest.skip(f"needs rights to mount a disk: {error}")
+
+
+DISK_IN_USE = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from power_device import PowerDevice
+folder = Path(sys.argv[2])
+with PowerDevice(folder) as device:
+    device.format()
+    (folder / "mount").mkdir()
+    with device.mounted(folder / "mount"):
+        (folder / "mount/file").write_text("x")
+        print(device._process.pid, flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("which", ["who uses it", "both"])
+def test_a_disk_whose_user_was_killed_is_taken_away(
+    which: str, disk: PowerDevice, tmp_path: Path
+) -> None:
+    """By what serves it, or by whoever uses the next."""
+    there, other = tmp_path / "there", tmp_path / "other"
+    there.mkdir()
+    other.mkdir()
+    command = [sys.executable, "-c", DISK_IN_USE, str(Path(__file__).parent), str(there)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as user:
+        assert user.stdout is not None
+        server = int(user.stdout.readline())
+        assert len(left_in(there)) == 3, "the disk, its loop device and a file system"
+        if which == "both":
+            os.kill(server, signal.SIGKILL)
+        user.kill()
+    if which == "both":
+        until(lambda: not Path(f"/proc/{server}").exists())
+        assert len(left_in(there)) == 3
+        with PowerDevice(other):
+            assert left_in(other)
+            until(lambda: not left_in(there))
+            assert left_in(other)
+    until(lambda: not left_in(there))
+
+
+def left_in(folder: Path) -> list[str]:
+    """Returns the mounts and loop devices of a disk in a folder."""
+    loops = [Path(file).read_text() for file in glob("/sys/block/loop*/loop/backing_file")]
+    return [one for one in (*(place for _, place in mounts()), *loops) if str(folder) in one]
 
 
 @pytest.mark.parametrize("verb", CUT)
