@@ -16,7 +16,7 @@ from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
 from test_ui_browser import PAGES as SHOWN
 from ui_records import Answer, at_work, by_forms, every_record
-from ui_rig import AXE, WIDTHS, Visitor, crawl, serving
+from ui_rig import AXE, PATIENCE, WIDTHS, Visitor, crawl, serving
 from ui_rig import chromium as chromium
 
 import tfgrpo
@@ -91,6 +91,7 @@ def site(
     with ExitStack() as stack:
         context = stack.enter_context(chromium.new_context(reduced_motion="reduce"))
         page = context.new_page()
+        page.set_default_timeout(PATIENCE)
         for number, store in enumerate(stores):
             url = stack.enter_context(serving(store))
             page.goto(url)

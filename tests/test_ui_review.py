@@ -17,6 +17,7 @@ from test_ui_forms import form_of
 from ui_demo import add_proposals
 from ui_rig import (
     OTHER,
+    PATIENCE,
     TOKEN,
     Hand,
     HandAt,
@@ -297,6 +298,7 @@ def test_sides_of_a_conflict_are_chosen_in_a_browser(
     script = how != "no script"
     with serving(store) as url, chromium.new_context(java_script_enabled=script) as context:
         page = context.new_page()  # not a watched one: a browser's console tells of a status 409
+        page.set_default_timeout(PATIENCE)
         page.goto(url)
         hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
         hand.open("/review")

@@ -12,6 +12,7 @@ from conftest import OWN, problems
 from scripted import ScriptedEndpoint, stage, teachable
 from ui_rig import chromium as chromium
 from ui_rig import serving, violations, watched
+from waiting import until
 
 import tfgrpo
 from tfgrpo.learn import run as running
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 class Gates:
@@ -66,8 +67,7 @@ def test_a_run_is_followed_reloaded_and_stopped(
                 page.set_default_timeout(1000 * PATIENCE)
                 page.goto(url)
                 page.goto(url.partition("/?")[0] + "/runs")
-                while not page.query_selector("a[href='/run/live']"):
-                    page.reload()
+                until(lambda: page.reload() and page.query_selector("a[href='/run/live']"))
                 page.press("body", "Tab")
                 page.focus("a[href='/run/live']")
                 page.keyboard.press("Enter")

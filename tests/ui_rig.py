@@ -17,7 +17,6 @@ import html
 import os
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
+from waiting import until
 
 from tfgrpo.store import Operation, Store
 from tfgrpo.ui.site import create_site
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 CHROMIUM = "/usr/bin/chromium"
 AXE = Path(__file__).parent / "vendor/axe.min.js"
 WIDTHS = {"telephone": (390, 844), "tablet": (820, 1180), "desk": (1280, 800)}
+PATIENCE = 120_000
+"""Milliseconds in which a browser on a busy machine does anything."""
 TOKEN = "the-token-of-these-tests"
 OTHER = "another-token-of-these-tests"
 
@@ -167,9 +169,8 @@ def serving(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
+        until(lambda: server.started or not thread.is_alive())
+        assert thread.is_alive()
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}/?token={token}"
     finally:
@@ -198,7 +199,7 @@ def watched(browser: Browser, **context: Any) -> Iterator[Page]:
     another host, fails the test at the end."""
     with browser.new_context(**context) as opened:
         page = opened.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         complaints: list[str] = []
         page.on(
             "console",
