@@ -176,7 +176,7 @@ class Disturbed:
     relay: Relay | None = None
     delay: float = 0.05
     driver_relay: Relay | None = None
-    patience: float = 120.0
+    patience: float = 240.0
     longest: float = 0.0
     kills: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
@@ -187,7 +187,7 @@ class Disturbed:
     _requested: float = 0.0
     _since: float = 0.0
 
-    def run(self, parts: Mapping[str, Forked], seconds: float = 150.0) -> None:
+    def run(self, parts: Mapping[str, Forked], seconds: float = 400.0) -> None:
         """Kills and goes on until the run is finished. Raises AssertionError after `seconds`."""
         self._since = self._requested = time.monotonic()
         until = self._since + seconds
@@ -252,7 +252,7 @@ class Disturbed:
         if not self._next:
             self._next = [*parts, "database", *(["network"] if self.relay else [])]
             self.chance.shuffle(self._next)
-        name = self._next.pop()
+        name = self._next[-1]
         if name == "network":
             if not self._cut():
                 return
@@ -266,6 +266,7 @@ class Disturbed:
             parts[name].kill()
             parts[name].status()
             self._start(parts, name)
+        self._next.pop()
         self.kills[name.partition(" ")[0]] += 1
         self._since = time.monotonic()
 

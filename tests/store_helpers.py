@@ -61,7 +61,7 @@ def child(code: str, *arguments: object) -> subprocess.Popen[str]:
 def run_child(code: str, *arguments: object) -> str:
     """Runs `code` to its end and returns what it printed; its failure is the test's."""
     process = child(code, *arguments)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return out
 

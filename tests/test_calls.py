@@ -211,14 +211,14 @@ def test_an_answer_that_takes_too_long_fails_that_call_alone(tmp_path: Path) -> 
 
     def script(sent: dict[str, Any]) -> str:
         if sent["messages"][-1]["content"] == "slow":
-            too_late.wait(60)
+            too_late.wait(240)
         return "fine"
 
     with (
         ScriptedEndpoint(script) as server,
-        opened_calls(tmp_path, server.base_url, timeout=2.5) as calls,
+        opened_calls(tmp_path, server.base_url, timeout=5) as calls,
     ):
-        with pytest.raises(CallFailed, match=r"2\.5 s"):
+        with pytest.raises(CallFailed, match="5 s"):
             together(calls, calls.ask(request("slow")))
         too_late.set()
         assert calls._runs.call(calls.key(request("slow"), (), 0)) is None
@@ -231,8 +231,8 @@ def test_waiting_for_ones_turn_is_not_part_of_the_time_that_an_answer_may_take(
     tmp_path: Path,
 ) -> None:
     with (
-        ScriptedEndpoint(lambda _: "fine", delay=0.5) as server,
-        opened_calls(tmp_path, server.base_url, timeout=2.5, concurrency=1) as calls,
+        ScriptedEndpoint(lambda _: "fine", delay=1.0) as server,
+        opened_calls(tmp_path, server.base_url, timeout=5, concurrency=1) as calls,
     ):
         found = together(calls, *(calls.ask(request(str(n))) for n in range(6)))
         assert [r.answer.content for r in found] == ["fine"] * 6

@@ -340,7 +340,7 @@ def test_attempts_do_not_wait_for_each_other_once_the_endpoint_is_known(
     def waiting(request: dict[str, Any]) -> str | Reply:
         seen.append(1)
         if len(seen) > 1:
-            together.wait(timeout=30)
+            together.wait(timeout=240)
         reply: str | Reply = script(request)
         return reply
 

@@ -73,7 +73,7 @@ def run(folder: Path, at: int, *arguments: str) -> tuple[int, str]:
     """Runs a command that is killed at a point; returns its exit code and what it printed."""
     os.chdir(folder)
     process = child(MORTAL, at, "--no-pager", *arguments)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode in (0, -signal.SIGKILL), err
     assert "Traceback" not in err, err
     return process.returncode, out

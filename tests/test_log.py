@@ -262,7 +262,7 @@ def test_on_a_terminal_no_line_is_wider_than_it(
         if not part:
             break
         printed += part
-    assert done.wait(timeout=60) == 0
+    assert done.wait(timeout=240) == 0
     os.close(outer)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", printed.decode()).splitlines()
     assert len(lines) > 6

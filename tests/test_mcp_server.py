@@ -54,7 +54,7 @@ async def text_of(client: Client, tool: str, **arguments: Any) -> tuple[str, dic
 
 
 async def next_update(subscription: Any) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async for event in subscription:
             if isinstance(event, ResourceUpdated):
                 assert event.uri == URI
@@ -136,7 +136,7 @@ def test_over_http_it_serves_old_and_new_clients_that_bring_the_token(
             async with new_client.listen(resource_subscriptions=[URI]) as subscription:
                 add(store, "Give units.")
                 await next_update(subscription)
-                with anyio.fail_after(60):
+                with anyio.fail_after(240):
                     while "ResourceUpdatedNotification" not in old:
                         await anyio.sleep(0.02)
                 assert "PromptListChangedNotification" in old
@@ -147,11 +147,11 @@ def test_over_http_it_serves_old_and_new_clients_that_bring_the_token(
                 assert "recorded" in (await text_of(old_client, "feedback", **given))[0]
                 began = time.monotonic()
                 process.send_signal(signal.SIGTERM)  # while somebody listens
-                with anyio.fail_after(60):
+                with anyio.fail_after(240):
                     async for _ in subscription:
                         pass
                 await anyio.to_thread.run_sync(process.wait)
-                assert time.monotonic() - began < 60
+                assert time.monotonic() - began < 240
 
     try:
         anyio.run(use)

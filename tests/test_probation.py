@@ -176,7 +176,7 @@ def test_lessons_are_tried_at_their_own_problems_at_once(make: Callable[..., Des
                 if waits == 2:
                     two.set()
             if not met:
-                met.append(two.wait(20))
+                met.append(two.wait(240))
         return planted(request)
 
     desk = make()

@@ -165,7 +165,7 @@ def test_a_request_waits_no_longer_than_the_rule_says_and_others_not_at_all(
 
     def says(words: str) -> bytes:
         if "slow" in words:
-            release.wait(60)
+            release.wait(240)
         return chat("company")
 
     provider.says = says
@@ -188,7 +188,7 @@ def test_a_request_waits_no_longer_than_the_rule_says_and_others_not_at_all(
         release.set()
         assert len(took) == 3
         assert min(took) >= 3.9
-        assert max(took) < 50
+        assert max(took) < 200
         assert len(provider.asked) == 2, "those who wait for one subject wait together"
 
 
@@ -200,7 +200,7 @@ def test_a_client_that_vanishes_while_its_kind_is_asked_for_is_no_trouble(
 
     def says(_: str) -> bytes:
         asked.set()
-        release.wait(60)
+        release.wait(240)
         return chat("company")
 
     provider.says = says

@@ -200,7 +200,7 @@ main()
 def as_nobody(path: Path, *arguments: str) -> tuple[str, str]:
     """Runs a command as a user who may write nothing; returns what it printed."""
     process = child(NOBODY, path, *arguments)
-    return process.communicate(timeout=60)
+    return process.communicate(timeout=240)
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o666])
@@ -273,7 +273,7 @@ def test_a_change_is_told_to_who_reads_in_a_read_only_folder(
     if closes:
         writer.close()
     shared.chmod(0o555)
-    out, err = process.communicate("go on\n", timeout=60)
+    out, err = process.communicate("go on\n", timeout=240)
     writer.close()
     assert out.splitlines() == [f"{path} has changed while it was read", "['a', 'b']"], err
 
@@ -313,7 +313,7 @@ def test_what_serves_a_read_only_folder_sees_a_change(shared: Path) -> None:
         shared.chmod(0o555)
         process.stdin.write("go on\n")
         process.stdin.flush()
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
 
 
 FETCHED_AS_NOBODY = """
@@ -500,7 +500,7 @@ def test_processes_that_make_one_store_at_once_all_succeed(tmp_path: Path) -> No
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        errors = [process.communicate(timeout=60)[1] for process in processes]
+        errors = [process.communicate(timeout=240)[1] for process in processes]
         assert "".join(errors) == ""
         with Store.open(path) as store:
             assert store.head.version.number == 3

@@ -250,7 +250,7 @@ def test_four_processes_on_one_branch_never_interleave_and_lose_nothing(store: S
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in processes:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
     check_writers(store, names, 25)
 

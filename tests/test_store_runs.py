@@ -6,6 +6,7 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -216,7 +217,7 @@ def test_calls_of_several_processes_and_a_committer_all_land(store: Store) -> No
     for i in range(20):
         store.commit("main", [add(f"{i}")], message="m")
     for process in processes:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
     assert journalled(store.path) == {f"w{w}-{i}": 1 for w in range(2) for i in range(100)}
     assert store.head.version.number == 21
@@ -261,9 +262,11 @@ asyncio.run(go())
 def test_a_call_that_append_returned_from_survives_kill_9(store: Store) -> None:
     dice = random.Random()
     told: list[str] = []
-    for i in range(kills(8)):
-        told += kill_after_ready(child(APPEND_FOREVER, store.path, i), dice, 0.06)
-    assert told, "every child was killed before its first append"
+    for i in count():
+        if i >= kills(8) and told:  # a slow machine may kill many before a first append
+            break
+        most = 0.06 if i < kills(8) else 1
+        told += kill_after_ready(child(APPEND_FOREVER, store.path, i), dice, most)
     there = journalled(store.path)
     assert set(told) <= there.keys()
     assert set(there.values()) == {1}

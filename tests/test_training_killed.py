@@ -20,6 +20,7 @@ from desk import learned
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import LONG, Desk, identity, journalled, libraries, posix
+from waiting import until
 
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
@@ -139,12 +140,16 @@ class Killings:
 
     def wait(self, forked: Forked, before: int) -> None:
         """Waits for a random instant: of the start, or after some calls."""
+        wanting = self.stages - set(self.kills)
+        if sum(self.kills.values()) >= self.wanted:  # but one in some stage
+            newest = self.script.requests
+            until(lambda: (newest[before:] and kind(newest[-1]) in wanting) or forked.ended())
+            return
         if self.chance.random() < 0.15:
             time.sleep(self.chance.random() * 0.2)
             return
         wanted = before + self.chance.randrange(1, 24)
-        while len(self.script.requests) < wanted and not forked.ended():
-            time.sleep(0.001)
+        until(lambda: len(self.script.requests) >= wanted or forked.ended())
         time.sleep(self.chance.random() * 0.06)
 
 
@@ -204,19 +209,20 @@ def test_the_command_itself_killed_now_and_then_gives_the_same_library(
     with ScriptedEndpoint(script, delay=0.02) as server:
         run = Killed(tmp_path, server, data)
         for _ in range(3):
-            before = len(script.requests)
-            process = run.start()
-            wanted = before + chance.randrange(1, 14)
-            while len(script.requests) < wanted and process.poll() is None:
-                time.sleep(0.001)
-            process.kill()
-            process.wait()
+            killed_after(run.start(), script, len(script.requests) + chance.randrange(1, 14))
         process = run.start()
         assert process.wait(timeout=300) == 0, run.said()
     with Store.open(run.store) as store:
         (found,) = store.runs.all()
         assert store.runs.state(found) == "finished"
     assert libraries(run.store) == _reference(tmp_path, verifier, data, found)
+
+
+def killed_after(process: subprocess.Popen[bytes], script: Numbered, requests: int) -> None:
+    """Kills a process once so many requests have come, if it lasts until then."""
+    until(lambda: len(script.requests) >= requests or process.poll() is not None)
+    process.kill()
+    process.wait()
 
 
 def _reference(
@@ -240,16 +246,11 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
     with ScriptedEndpoint(restless, delay=0.05) as server:
         process = Killed(tmp_path, server, data).start()
         try:
-            until = time.monotonic() + 60
-            while len(server.requests) < 12 and time.monotonic() < until:
-                time.sleep(0.01)
+            until(lambda: len(server.requests) >= 12)
             assert len(session(process.pid)) > 1
             process.kill()
             process.wait()
-            until = time.monotonic() + 60
-            while session(process.pid) and time.monotonic() < until:
-                time.sleep(0.05)
-            assert session(process.pid) == []
+            until(lambda: not session(process.pid))
         finally:
             for left in session(process.pid):
                 os.kill(left, signal.SIGKILL)
@@ -261,11 +262,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
     with ScriptedEndpoint(restless, delay=0.02) as server:
         run = Killed(tmp_path, server, data)
         process = run.start()
-        until = time.monotonic() + 60
-        while len(server.requests) < 6 and time.monotonic() < until:
-            time.sleep(0.005)
+        until(lambda: len(server.requests) >= 6)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130, run.said()
+        assert process.wait(timeout=240) == 130, run.said()
         assert "--resume run" in run.said()
         assert "Traceback" not in run.said()
         with Store.open(run.store) as store:
@@ -291,9 +290,7 @@ def test_a_run_killed_in_its_held_out_comparison_is_gone_on_with_not_begun_again
         run.command = [word for word in run.command if word not in ("--run", "run")]
         run.command += ["--epochs", "1", "--heldout", str(heldout)]
         process = run.start()
-        until = time.monotonic() + 60
-        while not any(map(comparing, list(server.requests))) and time.monotonic() < until:
-            time.sleep(0.005)
+        until(lambda: any(map(comparing, list(server.requests))))
         process.kill()
         process.wait()
         server.settle()

@@ -27,7 +27,7 @@ from tfgrpo.workers.worker import Worker, WorkerOptions
 
 pytestmark = pytest.mark.postgres
 HEARTBEAT = 0.3
-STALLED = 45.0
+STALLED = 240.0
 """Seconds after which a run that nobody disturbs any more but for lost answers has to be done."""
 SEEDS = [int(seed) for seed in os.environ.get("TFGRPO_LOST_ANSWERS", "1").split(",")]
 
