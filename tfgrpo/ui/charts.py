@@ -69,8 +69,9 @@ def chart(
     limit: tuple[float, str] | None = None,
 ) -> Chart | None:
     """Returns a curve from 0 up, or None where no point has a figure; a `signed` one has 0 in the
-    middle. `words` says a figure as people read it; `top` is what the height stands for, where
-    that is given; `limit` is a bound that is drawn too, and what is beyond it: above, below."""
+    middle, and its gaps are called unknown among the figures. `words` says a figure as people read
+    it; `top` is what the height stands for, where that is given; `limit` is a bound that is drawn
+    too, and what is beyond it: above, below."""
     known = [bound for p in points for bound in (p.value, p.low, p.high) if bound is not None]
     known = [abs(value) if signed else value for value in known if math.isfinite(value)]
     if not known:
@@ -93,6 +94,7 @@ def chart(
     for number, point in enumerate(points):
         if point.value is None or not math.isfinite(point.value):
             stretches.append([])
+            rows += [(point.name, "unknown", "")] if signed else []
             continue
         x, y = _across(number, len(points)), height(point.value)
         interval = _interval(point, words)
@@ -152,14 +154,7 @@ def credit_chart(points: Sequence[CreditPoint]) -> Chart | None:
         else CurvePoint(p.name, None)
         for p in points
     ]
-    drawn = chart("Effect on the reward", curve, _difference, signed=True)
-    if drawn is None:
-        return None
-    rows = [
-        (p.name, "unknown" if p.value is None else _difference(p.value), _interval(p, _difference))
-        for p in curve
-    ]
-    return drawn._replace(rows=tuple(rows))
+    return chart("Effect on the reward", curve, _difference, signed=True)
 
 
 def _difference(value: float) -> str:

@@ -26,9 +26,11 @@ from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
+from tfgrpo.ui.playground_trials import Trial
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.ui.visitor_sessions import Act, Line, Session
+from tfgrpo.ui.watched_runs import WatchedRun
 
 T = TypeVar("T")
 DIGITS = 16
@@ -72,6 +74,8 @@ class Site:
     histories: Histories
     layout: HistoryLayout
     memory: Memory
+    trials: dict[str, Trial] = field(default_factory=dict)
+    watched: dict[str, WatchedRun] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -97,24 +97,16 @@ class Trial:
         return self.over == len(self.sides)
 
 
-class Trials:
-    """The trials of one server."""
-
-    def __init__(self) -> None:
-        self._trials: dict[str, Trial] = {}
-
-    def begin(self, path: Path, author: str, words: Words, sides: tuple[Answered, ...]) -> Trial:
-        """Begins to ask, and returns the trial."""
-        trial = Trial(secrets.token_hex(8), author, words, sides)
-        self._trials[trial.id] = trial
-        while len(self._trials) > MOST:
-            del self._trials[next(iter(self._trials))]
-        threading.Thread(target=_ask, args=(path, trial), daemon=True).start()
-        return trial
-
-    def of(self, id: str) -> Trial | None:
-        """Returns a trial; None where it is none of this server's."""
-        return self._trials.get(id)
+def begin(
+    trials: dict[str, Trial], path: Path, author: str, words: Words, sides: tuple[Answered, ...]
+) -> Trial:
+    """Begins to ask, and returns the trial, which is kept among those of its server."""
+    trial = Trial(secrets.token_hex(8), author, words, sides)
+    trials[trial.id] = trial
+    while len(trials) > MOST:
+        del trials[next(iter(trials))]
+    threading.Thread(target=_ask, args=(path, trial), daemon=True).start()
+    return trial
 
 
 def side(name: str, version: Version | None, library: Library | None, words: Words) -> Answered:

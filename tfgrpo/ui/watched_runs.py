@@ -119,15 +119,10 @@ class WatchedRun:
             self._changed.notify_all()
 
 
-class Watches:
-    """The runs that are watched through one server."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, WatchedRun] = {}
-
-    def of(self, path: Path, name: str, prices: Mapping[str, Any], render: Render) -> WatchedRun:
-        """Returns the watch of a run, shared by all who look on."""
-        self._runs = {key: one for key, one in self._runs.items() if one.is_watched}
-        if name not in self._runs:
-            self._runs[name] = WatchedRun(path, name, prices, render)
-        return self._runs[name]
+def watched(
+    runs: dict[str, WatchedRun], path: Path, name: str, prices: Mapping[str, Any], render: Render
+) -> WatchedRun:
+    """Returns the watch of a run among those of a server, shared by all who look on."""
+    for key in [key for key, one in runs.items() if not one.is_watched]:
+        del runs[key]
+    return runs.setdefault(name, WatchedRun(path, name, prices, render))

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 from starlette.responses import Response, StreamingResponse
 
@@ -18,9 +17,8 @@ from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.terminal_safe import shown
 from tfgrpo.ui.call_conversation import SYSTEM, parsed, turns_of
 from tfgrpo.ui.page_visit import BadForm, Route, Visit, event
-from tfgrpo.ui.playground_trials import Answered, Trial, Trials, Words, side
+from tfgrpo.ui.playground_trials import Answered, Trial, Words, begin, side
 from tfgrpo.ui.shown_project import branches_of_people, problems_of, traffic_of
-from tfgrpo.ui.store_per_thread import Stores
 
 NONE = "none"
 SPEAKERS = ("user", "assistant")
@@ -28,7 +26,6 @@ LONGEST = 200_000
 EVERY = 0.1
 """Seconds between two looks at a trial that is under way."""
 CASES = "cases.jsonl"
-_trials: WeakKeyDictionary[Stores, Trials] = WeakKeyDictionary()
 
 
 def show(visit: Visit) -> Response:
@@ -107,9 +104,7 @@ def ask(visit: Visit) -> Response:
         raise BadForm(f"a prompt has at most {LONGEST:,} characters")
     names = (visit.required("a", "the first version"), visit.required("b", "the second version"))
     sides = tuple(_side(visit, name, words) for name in names)
-    trials = _trials.setdefault(visit.site.stores, Trials())
-    path = visit.site.settings.store
-    trial = trials.begin(path, visit.who, words, sides)
+    trial = begin(visit.site.trials, visit.site.settings.store, visit.who, words, sides)
     return visit.done(f"/playground/{trial.id}")
 
 
@@ -121,8 +116,7 @@ def _side(visit: Visit, name: str, words: Words) -> Answered:
 
 
 def _trial(visit: Visit) -> Trial:
-    trials = _trials.get(visit.site.stores)
-    trial = None if trials is None else trials.of(visit.path("id"))
+    trial = visit.site.trials.get(visit.path("id"))
     if trial is None:
         raise UnknownRevision("this trial was of an earlier start, or is long ago")
     return trial

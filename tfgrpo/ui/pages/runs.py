@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT
-from weakref import WeakKeyDictionary
 
 from starlette.responses import Response, StreamingResponse
 
@@ -30,8 +29,7 @@ from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.page_visit import Route, Visit, event
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, Table, table, unsorted
-from tfgrpo.ui.store_per_thread import Stores
-from tfgrpo.ui.watched_runs import Watches
+from tfgrpo.ui.watched_runs import watched
 from tfgrpo.wording import plural
 
 SHOWN = 4_000
@@ -135,7 +133,6 @@ CANDIDATES_MORE: tuple[Column[Candidate], ...] = (
     Column("high", "to", lambda one: _of(one, "high")),
     Column("hidden", "Attempts without", lambda one: _of(one, "hidden")),
 )
-_watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
 
 
 def tokens(step: StepFigures) -> int:
@@ -204,7 +201,6 @@ def _candidates(memory: Memory, store: Store, figures: RunFigures) -> list[Candi
 
 async def follow(visit: Visit) -> Response:
     """Answers with a stream: the live part of a run's page whenever it has changed."""
-    watches = _watches.setdefault(visit.site.stores, Watches())
     run: Run = await visit.in_store(lambda store: store.runs.get(visit.path("run")))
 
     template, memory = visit.site.templates.get_template("run_live.html"), visit.site.memory
@@ -219,10 +215,10 @@ async def follow(visit: Visit) -> Response:
         )
 
     prices = project_of(visit).table("prices")
-    watched = watches.of(visit.site.settings.store, run.name, prices, part)
+    watch = watched(visit.site.watched, visit.site.settings.store, run.name, prices, part)
 
     async def events() -> AsyncIterator[str]:
-        async for one in watched.parts():
+        async for one in watch.parts():
             yield ": nothing new\n\n" if one is None else event("part", one)
         yield event("over", "")
 
