@@ -16,7 +16,7 @@ from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
 from test_ui_browser import PAGES as SHOWN
 from ui_records import Answer, at_work, by_forms, every_record
-from ui_rig import AXE, PATIENCE, WIDTHS, Visitor, crawl, serving
+from ui_rig import PATIENCE, WIDTHS, Visitor, crawl, serving, violations
 from ui_rig import chromium as chromium
 
 import tfgrpo
@@ -32,7 +32,8 @@ LONG = (
     "word " * 400 + "x" * 3000 + "\n" + "\n".join(f"line {n} of a long answer" for n in range(300))
 )
 EACH = 2
-"""Pages of a route and store that are looked at: the first that are linked."""
+"""Pages of a route that are looked at, the first that are linked, and one at the least of each
+store that has any."""
 NOT_PAGES = ("/experience/{id}/text", "/playground/{id}")
 """What answers with plain text, and what only a form leads to: `by_forms` has the latter."""
 BY_FORMS = ("undo", "redacted", "trial")
@@ -102,8 +103,9 @@ def site(
             paths = [] if number else list(SHOWN.values())
             paths += [path for path in crawl(Visitor(store), most=1200) if "as=" not in path]
             for route, fits in ROUTES.items():
-                there = [path for path in paths if fits.fullmatch(path.partition("?")[0])]
-                looked.setdefault(route, []).extend((at, path) for path in there[:EACH])
+                there = [p for p in dict.fromkeys(paths) if fits.fullmatch(p.partition("?")[0])]
+                chosen = looked.setdefault(route, [])
+                chosen += [(at, path) for path in there[: max(1, EACH - len(chosen))]]
             looked.setdefault("error", []).extend((at, path) for path in ERRORS[: 4 - 4 * number])
         yield page, looked
 
@@ -124,24 +126,13 @@ def test_axe_finds_nothing_in_either_theme_at_any_width(
         page.emulate_media(color_scheme="light")
         page.goto(at + path)
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        page.evaluate(AXE.read_text())
         for width, (across, down) in WIDTHS.items():
             page.set_viewport_size({"width": across, "height": down})
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 found.setdefault("wider than the screen", []).append(f"{path} {width}")
-            for one in violations(page, "{}"):
+            for one in violations(page):
                 found.setdefault(one, []).append(f"{path} light {width}")
         page.emulate_media(color_scheme="dark")  # which changes colours alone, at every width
-        for one in violations(page, "{runOnly: ['color-contrast']}"):
+        for one in violations(page, "color-contrast"):
             found.setdefault(one, []).append(f"{path} dark")
     assert found == {}
-
-
-def violations(page: Page, options: str) -> list[str]:
-    """Returns what axe-core finds; of colours it is one rule that reads them."""
-    found: Any = page.evaluate(f"axe.run(document, {options})")
-    return [
-        f"{one['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
