@@ -31,7 +31,10 @@ class Shape(BaseModel):
 
 
 @pytest.mark.parametrize("text", HARD.values(), ids=HARD)
-def test_a_text_that_takes_long_to_repair_is_unreadable_after_a_while(text: str) -> None:
+def test_a_text_that_takes_long_to_repair_is_unreadable_after_a_while(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structured_answers, "REPAIR_SECONDS", 0.1)
     begun = time.thread_time()
     assert structured_answers.read(text, Shape)[0] is None
     assert structured_answers.repair(text, Shape) is None
