@@ -11,11 +11,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TFGRPO, environment, problems
+from conftest import ROOT, TFGRPO, environment, problems, run_command
 from test_house import FOLDERS, nodes
 
 from tfgrpo.store import child_processes
@@ -196,7 +197,7 @@ from tfgrpo.workers.restart_workers import keep_workers
 class Stop:
     is_set = lambda self: (FOLDER / "python.seen").exists()
     wait = lambda self, seconds: time.sleep(0.01)
-program = fake("python", "sleep 60")
+program = fake("python", "exec sleep 60")
 child_processes.python = lambda *line: [program]
 keep_workers("store", 1, (), Stop(), print)
 tell_of("python")
@@ -275,20 +276,30 @@ tell_of("editor")
 }
 
 
-@pytest.fixture
-def hostile(tmp_path: Path) -> Path:
-    """A folder full of modules that shadow others. `tmp_path / "ran"` names those that ran."""
-    mark = tmp_path / "ran"
-    folder = tmp_path / "cloned"
+@pytest.fixture(scope="module")
+def shadows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder full of modules that shadow others, which name themselves beside it if they run."""
+    folder = tmp_path_factory.mktemp("shadows") / "cloned"
     folder.mkdir()
-    subprocess.run([TFGRPO, "init"], cwd=folder, env=environment(), check=True)
+    assert run_command(["init"], folder).returncode == 0
     (folder / "p.jsonl").write_text(problems([1]))
     names = {name.partition(".")[0] for name in sys.stdlib_module_names}
     names |= {"tfgrpo", "cli", "store", "migrations", *metadata.packages_distributions()}
+    shadow = SHADOW.format(mark=str(folder.parent / "ran"))
     for name in names:
         if name.isidentifier():
-            (folder / f"{name}.py").write_text(SHADOW.format(mark=str(mark)))
+            (folder / f"{name}.py").write_text(shadow)
     return folder
+
+
+@pytest.fixture
+def hostile(shadows: Path) -> Iterator[Path]:
+    """That folder, in which no module ran."""
+    ran = shadows.parent / "ran"
+    yield shadows
+    names = ran.read_text() if ran.exists() else ""
+    ran.unlink(missing_ok=True)
+    assert names == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the environment of a process is read in /proc")
@@ -306,8 +317,6 @@ def test_a_child_runs_no_module_of_the_folder_and_has_the_keys_it_needs(
         stdout=subprocess.PIPE,
         text=True,
     )
-    ran = tmp_path / "ran"
-    assert not ran.exists(), ran.read_text()
     assert done.returncode == 0
     seen = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
     assert seen
@@ -326,14 +335,12 @@ def test_a_child_runs_no_module_of_the_folder_and_has_the_keys_it_needs(
     ids=" ".join,
 )
 def test_a_command_in_the_folder_runs_none_of_its_modules(
-    arguments: tuple[str, ...], hostile: Path, tmp_path: Path
+    arguments: tuple[str, ...], hostile: Path
 ) -> None:
     given = environment(**KEYS, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     done = subprocess.run(
         [TFGRPO, *arguments], cwd=hostile, env=given, capture_output=True, text=True
     )
-    ran = tmp_path / "ran"
-    assert not ran.exists(), ran.read_text()
     assert "a shadow" not in done.stderr
 
 
