@@ -17,7 +17,7 @@ from pkgutil import iter_modules
 
 import click
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, environment, run_command
 
 FOLDERS = {
     "migrations": "tfgrpo.migrations",
@@ -332,16 +332,17 @@ except SystemExit as stop: assert not stop.code, stop.code
 """
 
 
-def seen_after(folder: Path, arguments: Sequence[str], expression: str) -> str:
-    """What an expression is after a command, in a process of its own, in a folder with a store."""
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store."""
+    folder = tmp_path_factory.mktemp("looked_at")
     for line in (["init"], ["add", "Count both days."]):
-        subprocess.run(
-            [Path(sys.executable).with_name("tfgrpo"), *line],
-            cwd=folder,
-            env=environment(),
-            check=True,
-            capture_output=True,
-        )
+        assert run_command(line, folder).returncode == 0
+    return folder
+
+
+def seen_after(folder: Path, arguments: Sequence[str], expression: str) -> str:
+    """What an expression is after a command that looks, in a process of its own."""
     script = f"{MAIN}print({expression}, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -354,23 +355,23 @@ def seen_after(folder: Path, arguments: Sequence[str], expression: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
-def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
-    assert seen_after(tmp_path, arguments, f"[m for m in {HEAVY!r} if m in sys.modules]") == "[]"
+def test_looking_imports_nothing_heavy(arguments: list[str], looked_at: Path) -> None:
+    assert seen_after(looked_at, arguments, f"[m for m in {HEAVY!r} if m in sys.modules]") == "[]"
 
 
 @pytest.mark.parametrize("arguments", [["log"], ["diff", "v0", "HEAD"]], ids=" ".join)
 def test_a_log_or_diff_loads_no_slow_module_of_the_standard_library(
-    arguments: list[str], tmp_path: Path
+    arguments: list[str], looked_at: Path
 ) -> None:
     loaded = f"[m for m in {SLOW!r} if m in sys.modules.keys() - before]"
-    assert seen_after(tmp_path, arguments, loaded) == "[]"
+    assert seen_after(looked_at, arguments, loaded) == "[]"
 
 
-def test_a_log_loads_no_module_of_ours_that_it_does_not_show_anything_with(tmp_path: Path) -> None:
+def test_a_log_loads_no_module_of_ours_that_it_does_not_show_anything_with(looked_at: Path) -> None:
     """Signatures and runs are loaded where there are any; a port's signatures are for who writes
     one. What is loaded is not searched for garbage either."""
     loaded = f"[m for m in {NOT_SHOWN!r} if m in sys.modules], runs() - collected"
-    assert seen_after(tmp_path, ["log"], loaded) == "[] 0"
+    assert seen_after(looked_at, ["log"], loaded) == "[] 0"
 
 
 def test_importing_the_package_imports_nothing() -> None:
