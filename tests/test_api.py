@@ -322,7 +322,7 @@ def hangs(*_):
 def tool(seconds: int) -> int:
     "Waits."
     return hangs()
-options = dict(model="m", base_url={base_url!r}, store=".", epochs=1, batch_size=4, group_size=2)
+options = dict(model="m", base_url={base_url!r}, store=".", epochs=1, batch_size=2, group_size=2)
 try:
     tfgrpo.train_sync("problems.jsonl", {more}, **options)
 except tfgrpo.TfgrpoError as error:
@@ -344,6 +344,7 @@ def test_a_function_that_hangs_holds_up_neither_the_run_nor_the_program(
         body["choices"][0]["message"]["tool_calls"] = [call]
         return Reply(body)
 
+    write_problems(folder / "problems.jsonl", 2)
     (folder / "tfgrpo.toml").write_text("[tools]\nseconds = 1\n")
     with ScriptedEndpoint(script) as endpoint:
         (folder / "script.py").write_text(HANGING.format(base_url=endpoint.base_url, more=more))
@@ -358,7 +359,7 @@ def test_a_function_that_hangs_holds_up_neither_the_run_nor_the_program(
     assert done.stdout.endswith("returned\n"), done.stderr
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         verdicts = [row.verdict for row in store.rollouts("problems")]
-    assert len(verdicts) == 16
+    assert len(verdicts) == 4
     reason = "no verdict in 1 s" if "verify" in more else "no result in 1 s"
     assert all(reason in json.dumps(verdict) for verdict in verdicts)
 
