@@ -338,7 +338,7 @@ def test_nothing_survives_the_timeout(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def session() -> tuple[Result, list[int], Result]:
-        python = Python(limits=PythonLimits(seconds=1.5))
+        python = Python(limits=PythonLimits(seconds=0.5))
         try:
             late = await python.call({"code": code})
             left = alive(tmp_path)
@@ -348,7 +348,7 @@ def test_nothing_survives_the_timeout(
             await python.close()
 
     late, left, after = asyncio.run(session())
-    assert late.text == f"no end after 1.5 s{LOST}"
+    assert late.text == f"no end after 0.5 s{LOST}"
     assert left == []
     assert after.text == "3"
 
