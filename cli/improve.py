@@ -99,7 +99,12 @@ def collect(app: App, given: Given) -> None:
         if given.estimate:
             print_figures(judge_feedback.estimate_judging(app.store, project, judging), given)
             return
-        scored = live_display.run(judge_feedback.judge_calls(app.store, project, judging))
+        scored = live_display.watched(
+            app.store,
+            lambda report: judge_feedback.judge_calls(
+                app.store, project, judging, on_progress=report
+            ),
+        )
         printing.echo(f"{given.judge} scored {printing.plural(scored, 'call')}", err=given.as_json)
         given.by, given.unanswered = given.by or judging.author, True
     rules = collection.CollectionRules(

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from conftest import TFGRPO, environment
 from providers import Provider, ProxyThread, post
 from proxy_fixtures import Choice, answer, make
-from scripted import ScriptedEndpoint
+from scripted import Reply, ScriptedEndpoint
 from test_proxy import CHAT
 
 from tfgrpo.cli.main import tfgrpo
@@ -203,6 +203,22 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
     assert scores == [("me", 0.0), ("judge rubric:style.toml", 1.0)]
     with pytest.raises(TfgrpoError, match="right answer"):
         run("--judge", "math")
+
+
+def test_what_a_judge_cannot_do_is_told(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "style.toml").write_text(RUBRIC)
+    record(store, "call-a", "When do you open?", "At nine.")
+
+    def plain(request: dict[str, Any]) -> str | Reply:
+        if "seed" in request:
+            error = {"message": "Unsupported parameter: 'seed'", "param": "seed"}
+            return Reply({"error": error}, status=400)
+        return json.dumps({"why": "so", "verdict": "yes"})
+
+    with ScriptedEndpoint(plain) as endpoint:
+        said = run("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
+    assert "does not take seed: left out" in said
+    assert "scored 1 call" in said
 
 
 def test_arms_that_disagree_are_a_problem_where_one_was_right(store: Store) -> None:
