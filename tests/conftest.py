@@ -33,6 +33,8 @@ from tfgrpo.local.model_server import available_cpus
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")
+LONG = os.environ.get("TFGRPO_LONG") == "1"
+"""Whether all is tried of what is tried by a few examples else."""
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # An ignored signal stays so in every child, one with a handler does not: the suite still

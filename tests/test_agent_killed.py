@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import worker_server
+from conftest import LONG, worker_server
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, write_problems
-from test_training import LONG, identity, journalled
+from test_training import identity, journalled
 from waiting import until
 
 import tfgrpo

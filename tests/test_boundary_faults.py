@@ -26,6 +26,7 @@ import click
 import pytest
 from boundary_faults import KINDS, Faults, built
 from boundary_verbs import ELSEWHERE, FIRST, LOOKING, LOOKS, SECRET, VERBS
+from conftest import LONG
 from port_rows import call, write
 from power_device import PowerDevice, mounts
 from test_collected_problems import record
@@ -36,7 +37,6 @@ from waiting import until
 from tfgrpo.improvement.improvement_record import FOLDER as IMPROVEMENTS
 from tfgrpo.store import Store
 
-LONG = os.environ.get("TFGRPO_LONG") == "1"
 MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
 """How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number, for all
 kinds of faults."""

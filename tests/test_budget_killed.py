@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import worker_server
+from conftest import LONG, worker_server
 from forked import Forked
 from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
 from test_budget import PRICE, Billed
-from test_training import LONG, posix
+from test_training import posix
 from waiting import until
 
 KILLS = 60 if LONG else 5

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import click
 import pytest
-from conftest import environment
+from conftest import LONG, environment
 
 from tfgrpo.cli.main import COMMANDS, main, tfgrpo
 from tfgrpo.cli.start_context import EXPERIENCE, REVISION
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
 
-LONG = os.environ.get("TFGRPO_LONG") == "1"
 SEQUENCES, LENGTH = (400, 40) if LONG else (16, 25)
 
 SERVERS = {"mcp", "proxy", "rollout", "ui", "watch", "workers"}

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from conftest import LONG, Cli
 from faults import LASTING, TRANSIENT, Storm
 from scripted import Reply, ScriptedEndpoint, opened_calls, restless, write_problems
 from test_cli_training import SMALL, start
-from test_training import LONG, UID, Desk, libraries, steps
+from test_training import UID, Desk, libraries, steps
 from waiting import until
 
 from tfgrpo.domains.verifier import Verifier

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, one_line_error, problems, worker_server
+from conftest import LONG, Cli, one_line_error, problems, worker_server
 from desk import Desk, libraries, made, steps
 from forked import Forked
 from scripted import (
@@ -24,7 +24,7 @@ from scripted import (
     teachable,
     write_problems,
 )
-from test_training import LONG, posix
+from test_training import posix
 from test_training_killed import Killings, outcome
 
 from tfgrpo.data import problems as datasets

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import LONG
 from scripted import LESSON, Numbered, ScriptedEndpoint, teachable
 from store_helpers import child, fixed
 from test_decision_joins import ROWS, STATES, VERBS, begun, stands  # noqa: F401
@@ -26,7 +27,7 @@ from test_decision_joins import run as decide
 from test_improve import SETTINGS, wrong_calls
 from test_regress import ADD_ONE, BRIEF, Models
 from test_regress import SETTINGS as REGRESS_SETTINGS
-from test_training import LONG, identity, journalled
+from test_training import identity, journalled
 
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.proposals import list_proposals

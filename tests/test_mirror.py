@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from conftest import Cli, one_line_error
+from conftest import LONG, Cli, one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add, broken, clock
@@ -185,7 +185,7 @@ def play(store: Store, kind: str, n: int, text: str) -> None:
 
 
 @given(ops)
-@settings(max_examples=12 if not os.environ.get("TFGRPO_LONG") else 400, deadline=None)
+@settings(max_examples=400 if LONG else 12, deadline=None)
 def test_any_history_survives_the_way_through_git(
     done: list[tuple[str, int, str]],
 ) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from conftest import LIBRARIES
+from conftest import LIBRARIES, LONG
 from hypothesis import HealthCheck, Phase, settings
 from postgres import cluster, missing
-from test_store_machine import LONG, StoreMachine
+from test_store_machine import StoreMachine
 
 from tfgrpo.store import Store
 

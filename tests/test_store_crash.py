@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from conftest import LONG
 from store_helpers import broken, kills
 
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.name_moves import REDO, UNDO
 
-KILLS = kills(2000 if os.environ.get("TFGRPO_LONG") == "1" else 40)
+KILLS = kills(2000 if LONG else 40)
 PER_STORE = 20  # a store is checked as a whole after each kill, so it is not let grow for ever
 WRITER = Path(__file__).with_name("crash_writer.py")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import run_command
+from conftest import LONG, run_command
 from store_helpers import add, clock
 from test_store_redact import train
 
@@ -33,7 +33,6 @@ from tfgrpo.store.history.name_moves import protect, protected
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer.remotes import Remotes
 
-LONG = os.environ.get("TFGRPO_LONG") == "1"
 ENDS = ("correct", "error", "found", "wrong")
 RAW = 150 if LONG else 5
 VALUES = 12 if LONG else 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import random
 import re
 import sqlite3
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import format_reader
 import pytest
-from conftest import ROOT, Cli, problems
+from conftest import LONG, ROOT, Cli, problems
 from format_reader import Reader
 from scripted import ScriptedEndpoint
 from store_helpers import clock
@@ -24,7 +23,7 @@ from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import batches
 from tfgrpo.store.redact import Target, redact
 
-SEEDS = range(40 if os.environ.get("TFGRPO_LONG") == "1" else 2)
+SEEDS = range(40 if LONG else 2)
 
 
 def lived(path: Path, seed: int) -> None:

@@ -11,13 +11,13 @@ that the rest meet more often: a kind of commit is a rule of its own.) TFGRPO_LO
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import LONG
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -29,8 +29,6 @@ from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history import merge, replay
 from tfgrpo.store.history.blame import blame
 from tfgrpo.store.history.name_moves import redo, undo
-
-LONG = os.environ.get("TFGRPO_LONG") == "1"
 
 which = st.integers(0, 30)
 texts = st.builds("l{} and r{}".format, st.integers(0, 3), st.integers(0, 3))

@@ -48,7 +48,6 @@ Undisturbed = tuple[str, list[list[tuple[str, str]]]]
 
 Script = Callable[[dict[str, Any]], str | Reply]
 
-LONG = os.environ.get("TFGRPO_LONG") == "1"
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kill -9")
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import worker_server
+from conftest import LONG, worker_server
 from desk import learned
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
-from test_training import LONG, Desk, identity, journalled, libraries, posix
+from test_training import Desk, identity, journalled, libraries, posix
 from waiting import until
 
 from tfgrpo.data import problems
