@@ -113,7 +113,7 @@ def test_a_reward_that_is_a_text_is_none() -> None:
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 def test_a_packed_answer_is_unpacked_up_to_a_size(packing: str, tmp_path: Path) -> None:
     pack = gzip.compress if packing == "gzip" else zlib.compress
-    bomb = pack(bytes(1 << 27))
+    bomb = pack(bytes(1 << 28))
     small = pack(completion_bytes())
     assert len(bomb) < 1 << 20
 
@@ -138,7 +138,7 @@ def test_a_packed_answer_is_unpacked_up_to_a_size(packing: str, tmp_path: Path) 
     tracemalloc.start()
     try:
         read, bombed = asyncio.run(ask())
-        assert tracemalloc.get_traced_memory()[1] < 1 << 27  # which it unpacks to
+        assert tracemalloc.get_traced_memory()[1] < 1 << 28  # which it unpacks to
     finally:
         tracemalloc.stop()
     assert isinstance(bombed, CallFailed | EndpointError)
@@ -152,7 +152,7 @@ def completion_bytes() -> bytes:
 
 def test_a_packed_answer_through_the_proxy_is_unpacked_up_to_a_size() -> None:
     blank = dict.fromkeys(SeenCall._fields, None)
-    bomb = gzip.compress(bytes(1 << 27))
+    bomb = gzip.compress(bytes(1 << 28))
     seen = SeenCall(**{**blank, "packing": b"gzip", "pieces": (bomb,)})  # type: ignore[arg-type]
     tracemalloc.start()
     try:

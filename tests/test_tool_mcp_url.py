@@ -130,12 +130,8 @@ def used(folder: Path, url: str, seconds: float = 3) -> Result:
 
 @cache
 def bomb_of(spaces: int) -> bytes:
-    """So many blanks, but for the end of the gzip: nobody should come to it."""
     packer = zlib.compressobj(wbits=31)
-    begin, again = (
-        packer.compress(b" " * (1 << 24)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2)
-    )
-    return begin + again * ((spaces >> 24) - 1)
+    return b"".join(packer.compress(b" " * (1 << 24)) for _ in range(spaces >> 24)) + packer.flush()
 
 
 def bomb(handler: Handler, asked: dict[str, Any]) -> None:
