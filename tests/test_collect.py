@@ -24,6 +24,7 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.assign import TURNS
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.policies.paper import Published
 from tfgrpo.model.endpoint import EndpointError
@@ -157,4 +158,4 @@ def test_each_attempt_goes_without_a_random_part_which_is_recorded(
         for row in made
         if row.verdict.get("belongs")
     ]
-    assert fmean(parts) == pytest.approx(0.5, abs=0.1)
+    assert fmean(parts) == pytest.approx(1 - 1 / TURNS, abs=0.1)

@@ -178,8 +178,8 @@ def out_of_turn(
     names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int, turns: int
 ) -> frozenset[str]:
     """The names that an attempt goes without, of which one of so many attempts has each."""
-    block, turn = divmod(sample, turns)
-    coins = (_coin("turn", seed, *path, block, n) % turns for n in range(len(names)))
+    block, turn = sample // turns, (sample + 1) % turns
+    coins = (_coin("half", seed, *path, block, n) % turns for n in range(len(names)))
     return frozenset(one for one, coin in zip(names, coins, strict=True) if coin != turn)
 
 
