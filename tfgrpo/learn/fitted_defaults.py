@@ -16,7 +16,7 @@ BATCH = 100
 LOCAL_BATCH = 16
 LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6}
 """What a model on this machine gets through: it writes some ten tokens a second. What is proposed
-in one epoch is measured in those after it, in pairs of attempts."""
+in one epoch is measured in those after it, in threes of attempts."""
 CHECKED = 32
 """Of a library, on a local model."""
 LOCAL_TOP_K = 2
