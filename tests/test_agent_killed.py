@@ -26,7 +26,7 @@ import tfgrpo
 from tfgrpo.agents.orphan_guard import RUN_MARK
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-KILLS = 500 if LONG else 6
+KILLS = 500 if LONG else 12
 OPTIONS = (
     *("--store", "store.db", "train", "problems.jsonl", "--run", "run", "--model", "scripted"),
     *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),
@@ -164,7 +164,7 @@ def test_whoever_is_killed_no_answered_call_is_repeated_and_no_agent_is_left(
         calm = killings.run(server, "calm", 0)
         expected, runs = libraries(calm), 0
         assert any(expected)
-        wanted = KILLS if victim == "driver" else KILLS // 3
+        wanted = KILLS if victim == "driver" else KILLS // 4
         while (left := wanted - killings.kills.total()) > 0:
             before = killings.kills.total()
             folder = killings.run(server, f"run-{runs}", left)

@@ -217,8 +217,13 @@ def test_what_a_judge_cannot_do_is_told(store: Store, tmp_path: Path) -> None:
 
     with ScriptedEndpoint(plain) as endpoint:
         said = run("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
-    assert "does not take seed: left out" in said
-    assert "scored 1 call" in said
+        assert "does not take seed: left out" in said
+        assert "scored 1 call" in said
+        record(store, "call-b", "Where are you?", "In Sund.")
+        words = ("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
+        done = CliRunner().invoke(tfgrpo, ["collect", "--json", *words])
+    assert json.loads(done.stdout)["problems"] == [], "warnings are beside it"
+    assert "left out" in done.stderr
 
 
 def test_arms_that_disagree_are_a_problem_where_one_was_right(store: Store) -> None:

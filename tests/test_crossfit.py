@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from conftest import LONG, Cli
+from conftest import Cli
 from desk import Desk, steps
 from desk import made as made_desk
 from scripted import ScriptedEndpoint, write_problems
@@ -115,15 +115,14 @@ class PlayedRun:
 
 
 def test_where_nothing_helps_the_interval_covers_nothing_at_its_level() -> None:
-    estimates = [PlayedRun(seed, 0.0, 0.2).estimate for seed in range(160 if LONG else 50)]
+    estimates = [PlayedRun(seed, 0.0, 0.2).estimate for seed in range(160)]
     covered = sum(one.low <= 0 <= one.high for one in estimates)
-    assert covered >= 0.95 * len(estimates)
+    assert covered >= 0.95 * 160
     assert abs(fmean(one.mean for one in estimates)) < 0.003
 
 
 def test_where_lessons_help_its_mean_is_near_what_they_gain_and_rather_below() -> None:
-    seeds = range(20 if LONG else 7)
-    runs = [PlayedRun(seed, 0.3, 0.2, problems=48, epochs=6) for seed in seeds]
+    runs = [PlayedRun(seed, 0.3, 0.2, problems=48, epochs=6) for seed in range(20)]
     estimates = [run.estimate.mean for run in runs]
     true = fmean(run.gain for run in runs)
     assert true > 0.1

@@ -179,7 +179,8 @@ def test_the_command_follows_a_branch_costs_next_to_nothing_and_ends_cleanly(
     try:
         assert process.stdout.readline() == "wrote v1 to AGENTS.md\n"
         assert process.stderr.readline().startswith("watching prod")
-        until(lambda: seconds_of_work(process.pid, 2) <= 0.05)  # after what it starts with
+        until(lambda: seconds_of_work(process.pid, 2) <= 0.05)  # what it starts with is done then
+        assert seconds_of_work(process.pid, 2) <= 0.05, "seconds of CPU in two"
         add(store, "Give units.")
         assert process.stdout.readline() == "wrote v2 to AGENTS.md\n"
         assert "Give units." in (tmp_path / "AGENTS.md").read_text()

@@ -125,7 +125,7 @@ def test_a_locked_store_is_never_waited_for(store: Store, tmp_path: Path) -> Non
         writer.execute("begin exclusive")
         began = time.monotonic()
         assert live.prompt() == "[G0] Count both days."
-        assert time.monotonic() - began < 30, "as long as half of what others wait for a lock"
+        assert time.monotonic() - began < 5
         writer.execute("rollback")
     writer.close()
 

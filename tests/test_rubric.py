@@ -271,7 +271,7 @@ def test_an_expression_that_never_ends_is_killed(
         )
     assert rollout.outcome == "unverifiable"
     assert rollout.reward is None
-    assert time.monotonic() - started < 300
+    assert time.monotonic() - started < 120
 
 
 @pytest.mark.parametrize(

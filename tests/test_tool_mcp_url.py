@@ -215,7 +215,7 @@ def test_a_server_that_has_no_end_takes_neither_time_nor_memory_without_end(
                 used(tmp_path, url)
         took = time.monotonic() - began
     assert method in seen
-    assert took < 240, "the server says it for longer"
+    assert took < 20
     assert peak() - before < MOST_MEMORY
 
 

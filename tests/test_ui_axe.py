@@ -32,8 +32,7 @@ LONG = (
     "word " * 400 + "x" * 3000 + "\n" + "\n".join(f"line {n} of a long answer" for n in range(300))
 )
 EACH = 2
-"""Pages of a route that are looked at, the first that are linked, and one at the least of each
-store that has any."""
+"""Pages of a route and store that are looked at: the first that are linked."""
 NOT_PAGES = ("/experience/{id}/text", "/playground/{id}")
 """What answers with plain text, and what only a form leads to: `by_forms` has the latter."""
 BY_FORMS = ("undo", "redacted", "trial")
@@ -104,8 +103,7 @@ def site(
             paths += [path for path in crawl(Visitor(store), most=1200) if "as=" not in path]
             for route, fits in ROUTES.items():
                 there = [p for p in dict.fromkeys(paths) if fits.fullmatch(p.partition("?")[0])]
-                chosen = looked.setdefault(route, [])
-                chosen += [(at, path) for path in there[: max(1, EACH - len(chosen))]]
+                looked.setdefault(route, []).extend((at, path) for path in there[:EACH])
             looked.setdefault("error", []).extend((at, path) for path in ERRORS[: 4 - 4 * number])
         yield page, looked
 

@@ -188,7 +188,6 @@ def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(
         add_proposals(opened, 20)
     with serving(store) as url, watched(chromium) as page:
         page.goto(url)
-        before = time.monotonic()
         page.goto(url.partition("/?")[0] + "/review")
         began = time.monotonic()
         for n in range(20):
@@ -199,8 +198,7 @@ def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(
             with page.expect_navigation():
                 page.keyboard.press("Enter" if n % 4 == 3 else "a")
             assert page.locator("article h2").all_inner_texts() != [heading]
-        slow = 40 * (began - before)  # on a machine that needs seconds for a page
-        assert time.monotonic() - began < max(120, slow)
+        assert time.monotonic() - began < 120
         assert "Nothing waits" in page.inner_text("main")
         with page.expect_navigation():
             page.keyboard.press("u")

@@ -148,7 +148,7 @@ def test_verdicts_that_are_no_longer_wanted_do_not_hold_up_the_end(tmp_path: Pat
     started = time.monotonic()
     with Verifier(workers=1, seconds=600) as verifier:
         asyncio.run(ask(verifier))
-    assert time.monotonic() - started < 300
+    assert time.monotonic() - started < 45
 
 
 def hangs(problem: Problem) -> str | None:

@@ -208,7 +208,7 @@ def _given(family: str | None, file: Path | None, domain: str | None) -> Family 
     if family or not (file and domain):
         raise click.UsageError("give --family, or --file and --domain")
     lines = file.read_text(encoding="utf-8").splitlines()
-    return Given(file.stem, domain, [json.loads(line) for line in lines])
+    return Given(file.stem, domain, [json.loads(line) for line in lines if line.strip()])
 
 
 @main.command("table")

@@ -36,7 +36,7 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 
 NEEDED = 60
-"""Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
+"""Attempts with and without a candidate that tell an effect of .3 from none with a power of 72 %
 (variance .24, P ≥ .95): what the number of candidates is chosen by."""
 EACH = 16
 """Attempts with and without a candidate that a step brings each: fewer tell a step nothing."""
