@@ -167,4 +167,5 @@ def test_what_a_model_thinks_is_no_answer(
     events = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in THOUGHTS[route])
     provider.answer = answer(events, b"text/event-stream")
     with ProxyThread(replace(settings, record="content")) as proxy:
-        assert shown(store, ask(proxy, QUESTION)) == "40 euros"
+        id = ask(proxy, QUESTION)
+    assert shown(store, id) == "40 euros"

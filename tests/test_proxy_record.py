@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
+import termios
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -72,6 +75,11 @@ def a_call(number: int) -> bytes:
     return call.packed()
 
 
+def in_pipe(reading: int) -> int:
+    """How many bytes nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,13 +88,16 @@ def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
     write = RecordWriter._write
 
     def watched(self: RecordWriter, **how: Any) -> None:
+        """Writes, when so much has come meanwhile that it is more than two batches."""
         waiting.append(len(self._waiting))
+        until(lambda: in_pipe(reading) > 3 * BATCH * len(a_call(0)) or not thread.is_alive())
         write(self, **how)
 
     monkeypatch.setattr(RecordWriter, "_write", watched)
     monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
     counter = Counter(counter_path(path, "ab"))
     reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 20)
     lines: list[str] = []
     made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, "")
     writer = RecordWriter(made, lines.append)

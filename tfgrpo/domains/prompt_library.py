@@ -185,7 +185,7 @@ class LiveLibrary:
     """The library in force at a revision, each time it is asked for. Threads may share it.
 
     A server must not answer with a library that was rolled back a minute ago, and cannot open the
-    store for each request. SQLite says in about a microsecond whether anybody has committed since
+    store for each request. SQLite says in microseconds whether anybody has committed since
     it was last asked (`Port.changes`), and a look at the file, fifty times a second, whether it is
     still the same one. Only after a change is the revision looked up again, and only when it names
     another version is the library read. What cannot be read does not stop the server: the last
@@ -213,7 +213,6 @@ class LiveLibrary:
         self._file: tuple[int, int] | None = None
         self._look_at = 0.0
         self._seen: int | None = None
-        self._changes: Callable[[], int | None] = _never
         self._redactions = 0
         self._retry_at = 0.0
         self._known: PromptLibrary | None = None
@@ -238,8 +237,6 @@ class LiveLibrary:
     @property
     def in_force(self) -> tuple[PromptLibrary, object]:
         """The library, and what was read beside it from the same state of the store."""
-        if monotonic() < self._look_at and self._changes() == self._seen:
-            return self._in_force  # without the lock: both are set once the library is
         with self._lock:
             try:
                 seen = self._look()
@@ -310,11 +307,7 @@ class LiveLibrary:
                 self._forget()
                 self._store = Store.open(self.path, watching=True)
                 self._file = file
-            self._changes = _never
-        seen = self._store.port.changes()
-        if isinstance(seen, bytes):  # which any thread may ask for at any time
-            self._changes = self._store.port.changes
-        return seen
+        return self._store.port.changes()
 
     def _refresh(self, seen: int) -> None:
         if self.trouble and monotonic() < self._retry_at:
@@ -373,11 +366,6 @@ def _file(path: str) -> tuple[int, int]:
         return 0, 0
     status = os.stat(path)
     return status.st_ino, status.st_dev
-
-
-def _never() -> int:
-    """Stands for a store that has to be asked with the lock; nothing seen is this."""
-    return -1
 
 
 def _reason(error: BaseException) -> str:
