@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import faulthandler
 import gc
 import importlib
 import json
@@ -43,6 +44,8 @@ IMPORTED = (
     *("platformdirs", "click._termui_impl"),
 )
 """What commands use beside the product's own modules."""
+STAND = signal.SIGUSR2
+"""Has a command write down where each of its threads stands."""
 OTHER_ROOTS = ("cli", "store", "migrations")
 """Packages of ours that lie in folders of their own."""
 PROGRAM = """#!{python} -IS
@@ -161,7 +164,8 @@ class CommandServer:
         input: str = "",
         timeout: float,
     ) -> subprocess.CompletedProcess[str]:
-        """Returns what the command printed and its exit code. Raises TimeoutExpired."""
+        """Returns what the command printed and its exit code. Raises TimeoutExpired, with a note of
+        what it said and where each of its threads stood."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
@@ -172,9 +176,14 @@ class CommandServer:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             pid = int(self._process.stdout.readline())
             if not select.select([self._process.stdout], [], [], timeout)[0]:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, STAND)
+                    select.select([self._process.stdout], [], [], 5)  # in which it is written down
+                    os.kill(pid, signal.SIGKILL)
                 self._process.stdout.readline()
-                raise subprocess.TimeoutExpired(list(arguments), timeout)
+                late = subprocess.TimeoutExpired(list(arguments), timeout)
+                late.add_note(streams[2].read_text(encoding="utf-8", errors="replace")[-8000:])
+                raise late
             code = os.waitstatus_to_exitcode(int(self._process.stdout.readline()))
             printed = [path.read_text(encoding="utf-8") for path in streams[1:]]
         return subprocess.CompletedProcess(list(arguments), code, *printed)
@@ -296,6 +305,7 @@ def serve_commands(listener: socket.socket) -> None:
             kinds = (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)
             become(folder, environment, list(map(os.open, streams, kinds)))
             sys.argv = [program, *arguments]
+            faulthandler.register(STAND, all_threads=True)
             finish(main)
         print(pid, flush=True)
         print(os.waitpid(pid, 0)[1], flush=True)

@@ -380,3 +380,13 @@ def test_python_is_not_started_with_the_working_folder_on_its_path() -> None:
         child_processes.isolated_python("-c", "pass"),
     ):
         assert child_processes.start(command, child_processes.without_keys()).wait() == 0
+
+
+def test_a_command_that_does_not_end_says_where_it_stands(tmp_path: Path) -> None:
+    """It is what there is to see of one that hangs once in a thousand times."""
+    run_command(["init"], tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired) as late:
+        run_command(["ui", "--port", "0"], tmp_path, timeout=5)
+    (note,) = late.value.__notes__
+    assert "most recent call first" in note
+    assert "cli/main.py" in note
