@@ -27,8 +27,8 @@ format_option = option(
 
 
 @click.command()
-@click.argument("revision", type=REVISION)
-@option("-b, --branch", "Create this branch at REVISION and switch to it.")
+@click.argument("revision", type=REVISION, required=False)
+@option("-b, --branch", "Create this branch at REVISION, by default HEAD, and switch to it.")
 @format_option
 @option("-o, --output", "Where to write, - for standard output; by default next to the store.")
 @pass_given
@@ -42,9 +42,12 @@ def checkout(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo checkout v1
+      tfgrpo checkout -b web
       tfgrpo checkout main --format prompt -o -
     """
     store = app.store
+    if given.revision is None and given.branch is None:
+        raise click.UsageError("give a REVISION, or -b BRANCH for a new branch at HEAD")
     if given.output not in (None, "-"):
         from tfgrpo.store.atomic_write import check_place
 
@@ -54,7 +57,7 @@ def checkout(app: App, given: Given) -> None:
 
         given.revision = previous_branch(store)
     if given.branch is not None:
-        store.create_branch(given.branch, given.revision)
+        store.create_branch(given.branch, given.revision or "HEAD")
         given.revision = given.branch
     before = store.head
     head = store.checkout(given.revision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -198,12 +198,15 @@ def merge(app: App, given: Given) -> None:
         raise click.UsageError("--data, --model, --base-url and --budget need --measure")
     if given.measure:
         sides, called = merges.sides_of(store, "merge", branch, theirs), f"{branch}-{revision}"
-        trial = _trying(lambda: tried(app, sides, given.take, called, settings), given.as_json)
+        trial = _trying(
+            lambda: tried(app, sides, given.take, called, settings), resolve, given.as_json
+        )
     measured = trial.measured
     version = _trying(
         lambda: merges.merge(
             store, branch, theirs, message=message, resolve=resolve, measured=measured
         ),
+        resolve,
         given.as_json,
     )
     near = near_duplicates(store.library(before), store.library(version))
@@ -266,6 +269,7 @@ def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> N
         raise click.UsageError("--edit decides one version at a time")
     versions = _trying(
         lambda: work(app.store, branch, revisions, message=given.message, resolve=resolve),
+        resolve,
         given.as_json,
     )
     if given.as_json:
@@ -275,17 +279,19 @@ def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> N
         print_version(app, version, branch)
 
 
-def _trying(work: Callable[[], T], as_json: bool) -> T:
+def _trying(work: Callable[[], T], resolve: merges.Resolve | None, as_json: bool) -> T:
     try:
         while True:
             try:
                 return work()
             except StaleVersion:  # another process has just moved the branch: merge with that
                 continue
-    except merges.MergeConflict as error:
-        if as_json:
+    except BaseException as error:
+        if isinstance(resolve, _Editing):
+            resolve.repeat()
+        if isinstance(error, merges.MergeConflict) and as_json:
             printing.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
-        else:
+        elif isinstance(error, merges.MergeConflict):
             show_conflicts(error)
         raise
 
@@ -293,7 +299,25 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
 def _resolve(take: str | None) -> merges.Resolve | None:
     if take is None:
         return None
-    return cache(_edited) if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
+    return _Editing() if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
+
+
+class _Editing:
+    """Has each conflict decided once in the user's editor."""
+
+    def __init__(self) -> None:
+        self._texts: dict[merges.Conflict, str | None] = {}
+
+    def __call__(self, conflict: merges.Conflict) -> str | None:
+        if conflict not in self._texts:
+            self._texts[conflict] = _edited(conflict)
+        return self._texts[conflict]
+
+    def repeat(self) -> None:
+        """Prints what was written, where nothing has come of it."""
+        for conflict, text in self._texts.items():
+            wrote = "no text" if text is None else text
+            printing.echo(f"note: for {conflict.experience} you wrote: {wrote}", err=True)
 
 
 def _edited(conflict: merges.Conflict) -> str | None:

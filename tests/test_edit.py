@@ -310,3 +310,20 @@ def test_it_works_without_a_standard_input(shop: Cli, editor: Editor, tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     assert b"New." in done.stdout
+
+
+def test_what_was_written_for_one_conflict_is_repeated_where_the_next_is_not_decided(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    shop("checkout", "-b", "web")
+    shop("modify", "G0", "Count each day of a hire.")
+    shop("modify", "G1", "Round down.")
+    shop("checkout", "main")
+    shop("modify", "G0", "Count no day of a hire.")
+    shop("modify", "G1", "Round to even.")
+    once = tmp_path / "once"
+    script = f'test -e {once} || {{ touch {once}; echo "Count the days that count." > "$1"; }}'
+    refused = shop("merge", "web", "--edit", env=editor(script), ok=False)
+    assert "was not decided" in refused.stderr
+    assert "you wrote: Count the days that count." in refused.stderr
+    assert "merge web" not in shop("log", "-n", "1").stdout

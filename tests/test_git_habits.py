@@ -304,3 +304,10 @@ def test_a_variable_that_is_not_set_is_not_head(
     assert printed.code != 0
     assert "empty" in printed.err or "names no version" in printed.err
     assert state() == before
+
+
+def test_checkout_b_makes_a_branch_at_head_where_no_revision_is_given(shop: Verb) -> None:
+    at = shop("log", "-n", "1", "--oneline").out.split()[0]
+    assert f"HEAD is at {at}" in shop("checkout", "-b", "fresh").out
+    assert "* fresh" in shop("branch").out
+    assert shop("checkout").code == 2
