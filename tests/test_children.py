@@ -62,10 +62,10 @@ WAYS = {
     "a worker for a verifier of ours": (
         """
 import asyncio
-from tfgrpo.domains.verifier import Verifier, _check_batch
+from tfgrpo.domains.verifier import Verifier, describe_error
 async def use():
     with Verifier(workers=1, seconds=60, warm=True) as verifier:
-        assert await verifier.run(_check_batch, None, []) == []
+        assert await verifier.run_each(describe_error, []) == []
         tell(lambda line: "spawn_main" in line)
 asyncio.run(use())
 """,

@@ -4,8 +4,10 @@ right answers, and no ground truth on the wire."""
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from scripted import ScriptedEndpoint
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError, math
-from tfgrpo.domains.base import Verdict
+from tfgrpo.domains.base import Verdict, Verify
 from tfgrpo.domains.mathematics import arithmetic
 from tfgrpo.domains.verifier import Killed, Verifier
 
@@ -115,6 +117,54 @@ def test_a_verifier_that_exits_is_unverifiable_and_the_pool_goes_on() -> None:
 def exits(problem: Problem, response: str) -> Verdict:
     """Judges nothing, in a worker process."""
     sys.exit("no licence")
+
+
+FINE = "from tfgrpo.domains.base import Verdict\ndef judge(p, r): return Verdict(1.0, r, '')\n"
+IN_A_WORKER = "import os, multiprocessing\nif multiprocessing.parent_process():\n    "
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (f"{IN_A_WORKER}raise OSError('no device')\n{FINE}", "OSError: no device"),
+        (f"{IN_A_WORKER}raise SystemExit('no licence')\n{FINE}", "SystemExit: no licence"),
+        (f"{IN_A_WORKER}os._exit(3)\n{FINE}", "its worker ended as it started"),
+        (f"{IN_A_WORKER}os.kill(os.getpid(), 9)\n{FINE}", "its worker ended as it started"),
+        (
+            "class Odd:\n    def __reduce__(self): return int, ('x',)\n"
+            "def judge(p, r): return Odd()\n",
+            "ValueError: invalid literal for int() with base 10: 'x'",
+        ),
+        ("def judge(p, r): return lambda: r\n", "Can't pickle local object"),
+    ],
+)
+def test_a_verifier_that_workers_cannot_load_or_send_back_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    """Their answers are more than a pipe holds, so that most wait in the parent."""
+    name = f"judge_{abs(hash(code))}"
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / f"{name}.py").write_text(code)
+    bad = importlib.import_module(name).judge
+
+    async def judged() -> tuple[list[Verdict], Verdict]:
+        with Verifier(seconds=60, warm=False) as verifier:
+
+            def one(judge: Verify) -> Awaitable[Verdict]:
+                return verifier.verdict(Problem("p", "q"), "x" * 20_000, judge)
+
+            all_at_once = asyncio.gather(*(one(judge) for judge in [fine, bad] * 12))
+            return await asyncio.wait_for(all_at_once, 200), await one(fine)
+
+    verdicts, after = asyncio.run(judged())
+    assert [verdict.reward for verdict in verdicts] == [1.0, None] * 12
+    assert all(reason in verdict.reason for verdict in verdicts[1::2])
+    assert after.reward == 1.0
+
+
+def fine(problem: Problem, response: str) -> Verdict:
+    """Judges everything right, in a worker process."""
+    return Verdict(1.0, response, "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from functools import partial
 from multiprocessing import context, spawn, util
 from typing import Any, Self, TypeVar
 
@@ -27,6 +29,8 @@ from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.store import child_processes
 
 _starting = threading.local()
+_loaded: list[Any] = []
+"""In a worker for a function of the user's: that function, or what came of loading it."""
 _prepare = spawn.get_preparation_data
 _flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
 _spawn = util.spawnv_passfds
@@ -101,7 +105,8 @@ class WorkerProcessWithKeys(WorkerProcess):
 
 T = TypeVar("T")
 TRIES = 3
-"""How often a function is run whose time was up while this process stood still, as by Ctrl-Z."""
+"""How often a function is run whose time was up while this process stood still, as by Ctrl-Z, or
+whose workers ended before they took it."""
 TICK, STANDSTILL = 0.5, 2.0
 """Seconds between two looks at the clock, and the gap between two that is a standstill."""
 MEMORY = 4 << 30
@@ -124,22 +129,23 @@ class Verifier:
     ) -> None:
         self.seconds = seconds
         self._workers, self._memory, self._warm = workers, memory, warm
-        self._pools: dict[bool, Any] = {}
+        self._pools: dict[bytes, Any] = {}
 
-    def _pool(self, keys: bool) -> Any:
-        """Returns the processes for code of the user's, which have their `keys`, or for ours."""
-        if keys not in self._pools:
+    def _pool(self, theirs: bytes) -> Any:
+        """Returns the processes for what is ours, or for one function of the user's, packed: it is
+        loaded as they start, so that what comes of that holds up no other function."""
+        if theirs not in self._pools:
             from pebble import ProcessPool
 
             spawning = context.SpawnContext()
-            spawning.Process = WorkerProcessWithKeys if keys else WorkerProcess  # type: ignore[misc]
-            self._pools[keys] = ProcessPool(
+            spawning.Process = WorkerProcessWithKeys if theirs else WorkerProcess  # type: ignore[misc]
+            self._pools[theirs] = ProcessPool(
                 max_workers=self._workers,
                 context=spawning,
                 initializer=_prepare_worker,
-                initargs=(self._memory, self._warm),
+                initargs=(self._memory, self._warm, theirs),
             )
-        return self._pools[keys]
+        return self._pools[theirs]
 
     async def verdict(self, problem: Problem, response: str, verify: Verify) -> Verdict:
         """Returns the verdict on a response to a problem, by a plain verifier."""
@@ -155,27 +161,52 @@ class Verifier:
         again. Raises Killed when it took too long, when its process died, and for whatever it
         raised. A function of ours runs without the keys of the environment.
         """
-        pool = self._pool(keys=not is_of_tfgrpo(function))
+        return await self._run(function, function, *arguments)
+
+    async def run_each(self, function: Callable[[Any], T], batch: Sequence[Any]) -> list[T]:
+        """Returns what an importable function gives for each of a batch, run as one by `run`."""
+        return await self._run(function, partial(_each, function), batch)
+
+    async def _run(self, of: object, function: Callable[..., T], *arguments: Any) -> T:
+        """Runs a function in a worker for code `of` somebody's."""
+        ours = is_of_tfgrpo(of)
+        try:
+            packed = b"" if ours else pickle.dumps(function)
+            sent = function if ours else None, pickle.dumps(arguments)
+        except Exception as error:
+            raise Killed(describe_error(error)) from None
+        what = f"no verdict in {self.seconds:g} s"
         for _ in range(TRIES):
-            future = pool.schedule(_guarded, args=(function, *arguments), timeout=self.seconds)
-            outcome: asyncio.Future[T] = asyncio.wrap_future(future)
-            stood_still = await _wait(outcome)
+            pool = self._pool(packed)
             try:
-                return outcome.result()
+                outcome = asyncio.wrap_future(
+                    pool.schedule(_guarded, args=sent, timeout=self.seconds)
+                )
+                stood_still = await _wait(outcome, pool)
+                result: T = _unpacked(outcome.result())
+                return result
             except (TimeoutError, FutureTimeout):
                 if not stood_still:
                     break
             except (asyncio.CancelledError, Killed):
                 raise
+            except RuntimeError:  # all workers ended before they took it
+                what = "its worker ended as it started"
+                await self._replace(packed, pool)
             except Exception as error:  # the worker died
                 raise Killed(describe_error(error)) from None
-        raise Killed(f"no verdict in {self.seconds:g} s")
+        raise Killed(what)
+
+    async def _replace(self, theirs: bytes, pool: Any) -> None:
+        """Ends processes that are of no more use, so that the next run starts others."""
+        if self._pools.get(theirs) is pool:
+            del self._pools[theirs]
+            await asyncio.to_thread(_end, pool)
 
     def close(self) -> None:
         """Ends the worker processes."""
         for pool in self._pools.values():
-            pool.stop()
-            pool.join()
+            _end(pool)
 
     def __enter__(self) -> Self:
         return self
@@ -184,15 +215,31 @@ class Verifier:
         self.close()
 
 
-async def _wait(outcome: asyncio.Future[T]) -> bool:
-    """Waits until a future is done; returns whether this process stood still meanwhile."""
+def _unpacked(result: bytes) -> Any:
+    """What a function gave. Raises Killed where this process cannot have it."""
+    try:
+        return pickle.loads(result)
+    except Exception as error:
+        raise Killed(describe_error(error)) from None
+
+
+def _end(pool: Any) -> None:
+    pool.stop()
+    pool.join()
+
+
+async def _wait(outcome: asyncio.Future[bytes], pool: Any) -> bool:
+    """Waits until a future is done; returns whether this process stood still meanwhile. Raises
+    RuntimeError where nobody is there any more to take it."""
     stood_still, last = False, time.monotonic()
     try:
         while not outcome.done():
             await asyncio.wait({outcome}, timeout=TICK)
             now = time.monotonic()
             stood_still, last = stood_still or now - last > STANDSTILL, now
-    except asyncio.CancelledError:
+            if not pool.active and not outcome.done():
+                raise RuntimeError("all workers ended")
+    except (asyncio.CancelledError, RuntimeError):
         outcome.cancel()
         raise
     return stood_still
@@ -264,7 +311,7 @@ async def _objections(
 
         async def objections(batch: Sequence[Problem]) -> list[str | None]:
             try:
-                return await verifier.run(_check_batch, check, batch)
+                return await verifier.run_each(check, batch)
             except Killed as error:
                 if len(batch) == 1:
                     return [str(error)]
@@ -275,14 +322,15 @@ async def _objections(
     return [(p, o) for p, o in zip(problems, flat, strict=True) if o is not None]
 
 
-def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
-    return [check(problem) for problem in batch]
+def _each(function: Callable[[Any], T], batch: Sequence[Any]) -> list[T]:
+    return [function(one) for one in batch]
 
 
-def _prepare_worker(memory: int, warm: bool) -> None:
-    """Lets the event loop go first where cores are few: it is what keeps requests in flight. What a
-    verifier prints goes to standard error, as our own output may be read by a program, and line by
-    line, as a worker ends without a word."""
+def _prepare_worker(memory: int, warm: bool, theirs: bytes) -> None:
+    """Loads the user's function that the worker is for, if any, and lets the event loop go first
+    where cores are few: it is what keeps requests in flight. What a verifier prints goes to
+    standard error, as our own output may be read by a program, and line by line, as a worker ends
+    without a word."""
     sys.stdout.flush()
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -294,6 +342,11 @@ def _prepare_worker(memory: int, warm: bool) -> None:
         from tfgrpo.domains.mathematics import parsing
 
         parsing.warm_up()
+    if theirs:
+        try:
+            _loaded.append(pickle.loads(theirs))
+        except BaseException as error:
+            _loaded.append(Killed(describe_error(error)))
     if hasattr(os, "nice"):
         os.nice(10)
 
@@ -310,10 +363,14 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _guarded(function: Callable[..., T], *arguments: Any) -> T:
-    """Runs a function in a worker process. Whatever it raises, ends of programs too, is Killed
-    here: it may be no Exception, or none that another process can have."""
+def _guarded(function: Callable[..., object] | None, arguments: bytes) -> bytes:
+    """Runs a function in a worker process, by default the one that it is for; returns its result,
+    packed. Whatever it raises, ends of programs too, is Killed here: it may be no Exception, or
+    none that another process can have."""
+    run = function or _loaded[0]
+    if isinstance(run, Killed):
+        raise run
     try:
-        return function(*arguments)
+        return pickle.dumps(run(*pickle.loads(arguments)))
     except BaseException as error:
         raise Killed(describe_error(error)) from None
