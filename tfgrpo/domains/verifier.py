@@ -30,7 +30,7 @@ from tfgrpo.store import child_processes
 
 _starting = threading.local()
 _loaded: list[Any] = []
-"""In a worker for a function of the user's: that function, or what came of loading it."""
+"""In a worker: the function that it was started for, or what came of loading it."""
 _prepare = spawn.get_preparation_data
 _flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
 _spawn = util.spawnv_passfds
@@ -131,9 +131,9 @@ class Verifier:
         self._workers, self._memory, self._warm = workers, memory, warm
         self._pools: dict[bytes, Any] = {}
 
-    def _pool(self, theirs: bytes) -> Any:
-        """Returns the processes for what is ours, or for one function of the user's, packed: it is
-        loaded as they start, so that what comes of that holds up no other function."""
+    def _pool(self, theirs: bytes, packed: bytes) -> Any:
+        """Returns the processes for what is ours, or for one function of `theirs`, the user's, so
+        that what comes of it holds up no other. They start with the packed function loaded."""
         if theirs not in self._pools:
             from pebble import ProcessPool
 
@@ -143,7 +143,7 @@ class Verifier:
                 max_workers=self._workers,
                 context=spawning,
                 initializer=_prepare_worker,
-                initargs=(self._memory, self._warm, theirs),
+                initargs=(self._memory, self._warm, packed),
             )
         return self._pools[theirs]
 
@@ -171,13 +171,14 @@ class Verifier:
         """Runs a function in a worker for code `of` somebody's."""
         ours = is_of_tfgrpo(of)
         try:
-            packed = b"" if ours else pickle.dumps(function)
+            packed = pickle.dumps(function)
             sent = function if ours else None, pickle.dumps(arguments)
         except Exception as error:
             raise Killed(describe_error(error)) from None
+        theirs = b"" if ours else packed
         what = f"no verdict in {self.seconds:g} s"
         for _ in range(TRIES):
-            pool = self._pool(packed)
+            pool = self._pool(theirs, packed)
             try:
                 outcome = asyncio.wrap_future(
                     pool.schedule(_guarded, args=sent, timeout=self.seconds)
@@ -192,7 +193,7 @@ class Verifier:
                 raise
             except RuntimeError:  # all workers ended before they took it
                 what = "its worker ended as it started"
-                await self._replace(packed, pool)
+                await self._replace(theirs, pool)
             except Exception as error:  # the worker died
                 raise Killed(describe_error(error)) from None
         raise Killed(what)
@@ -326,9 +327,9 @@ def _each(function: Callable[[Any], T], batch: Sequence[Any]) -> list[T]:
     return [function(one) for one in batch]
 
 
-def _prepare_worker(memory: int, warm: bool, theirs: bytes) -> None:
-    """Loads the user's function that the worker is for, if any, and lets the event loop go first
-    where cores are few: it is what keeps requests in flight. What a verifier prints goes to
+def _prepare_worker(memory: int, warm: bool, packed: bytes) -> None:
+    """Loads the function that the worker was started for, and from then on lets the event loop go
+    first where cores are few: it is what keeps requests in flight. What a verifier prints goes to
     standard error, as our own output may be read by a program, and line by line, as a worker ends
     without a word."""
     sys.stdout.flush()
@@ -342,11 +343,10 @@ def _prepare_worker(memory: int, warm: bool, theirs: bytes) -> None:
         from tfgrpo.domains.mathematics import parsing
 
         parsing.warm_up()
-    if theirs:
-        try:
-            _loaded.append(pickle.loads(theirs))
-        except BaseException as error:
-            _loaded.append(Killed(describe_error(error)))
+    try:
+        _loaded.append(pickle.loads(packed))
+    except BaseException as error:
+        _loaded.append(Killed(describe_error(error)))
     if hasattr(os, "nice"):
         os.nice(10)
 
@@ -364,9 +364,9 @@ def _limit_memory(most: int) -> None:
 
 
 def _guarded(function: Callable[..., object] | None, arguments: bytes) -> bytes:
-    """Runs a function in a worker process, by default the one that it is for; returns its result,
-    packed. Whatever it raises, ends of programs too, is Killed here: it may be no Exception, or
-    none that another process can have."""
+    """Runs a function in a worker process, by default the one that it was started for; returns its
+    result, packed. Whatever it raises, ends of programs too, is Killed here: it may be no
+    Exception, or none that another process can have."""
     run = function or _loaded[0]
     if isinstance(run, Killed):
         raise run
