@@ -33,6 +33,7 @@ from ui_rig import hand_at as hand_at
 from tfgrpo.improvement.proposal_comments import ask, comment, discussions
 from tfgrpo.improvement.proposals import Draftsman, get_proposal, propose, reject
 from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.errors import FileChanged
 from tfgrpo.ui.notifications import Notifier
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.ui_settings import UiSettings
@@ -179,6 +180,23 @@ def test_what_begins_to_wait_is_told_once_and_again_where_it_was_not_delivered(s
             assert posted[0]["text"].startswith("Proposal p3 waits: ")
     finally:
         stores.close()
+
+
+def test_a_store_that_had_to_be_opened_again_signs_as_who_asked(store: Path) -> None:
+    seen: list[Store] = []
+
+    def work(opened: Store) -> str:
+        seen.append(opened)
+        if len(seen) == 1:
+            raise FileChanged("it has changed", hint="again")
+        return opened.author
+
+    stores = Stores(store)
+    try:
+        assert asyncio.run(stores.run("ana", work)) == "ana"
+    finally:
+        stores.close()
+    assert seen[0] is not seen[1]
 
 
 def add_proposals_to(store: Store) -> None:

@@ -33,14 +33,13 @@ class Stores:
         Raises StoreError where the store cannot be opened, and what `work` raises."""
 
         def called() -> T:
-            store = self._store()
-            store.author = author
+            store = self._store(author)
             try:
                 return work(store)
             except FileChanged:  # nothing can have been written there
                 store.close()
                 self._own.store = None
-                return work(self._store())
+                return work(self._store(author))
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, called)
 
@@ -48,9 +47,10 @@ class Stores:
         """Waits for what runs and lets the threads end."""
         self._threads.shutdown()
 
-    def _store(self) -> Store:
+    def _store(self, author: str) -> Store:
         store: Store | None = getattr(self._own, "store", None)
         if store is None:
             store = Store.open(self._path)
             self._own.store = store
+        store.author = author
         return store
