@@ -34,7 +34,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.learn.advantage import NOISE, WEIGHT, Effect, posterior
+from tfgrpo.learn.advantage import Effect, posterior
 from tfgrpo.learn.assign import PAIR, TURNS, tried
 from tfgrpo.learn.rivals import Rivals, replaced
 
@@ -45,6 +45,8 @@ WORDS = 12
 are not alike."""
 FRESH = 300
 """Problems that the true gain is a mean over."""
+NO_KIND = -1
+"""The kind of problems that nothing belongs to."""
 LEAST_SPREAD = 0.05
 """The least standard deviation of effects that shrinkage assumes: nothing is certainly null."""
 
@@ -55,7 +57,8 @@ class World:
 
     `helpful`, `null`, `harmful`, `paired`, `twins`, `lookalikes` and `paraphrased` are shares;
     `effect` is the mean size of an effect at its kind of problem. `groups` and `size` are the
-    groups of a step and the attempts of each.
+    groups of a step and the attempts of each. At a share of problems, those that are `settled`,
+    every attempt is right or every one wrong, and nothing belongs to them.
     """
 
     helpful: float = 0.40
@@ -73,6 +76,7 @@ class World:
     twins: float = 0.0
     lookalikes: float = 0.0
     paraphrased: float = 0.0
+    settled: float = 0.0
 
 
 class Belief(NamedTuple):
@@ -310,6 +314,8 @@ def _attempted(
         taught = pool[len(pool) - 1 - group] if teaches else None
         if taught is not None:
             kind = planted.kind[taught]
+        elif world.settled and dice.random() < world.settled:
+            kind, base = NO_KIND, float(base > 0.4)
         belongs = [n for n in pool if not world.retrieval or planted.kind[n] == kind]
         if policy.few:
             draw = (len(before.reward), int(dice.integers(2**32)))
@@ -375,10 +381,11 @@ def within_groups(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]
 
 def as_trained(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
     """Believes what the product does: no effect, or one from a normal (`learn/advantage.py`)."""
-    _, reward, gram, moments = _sums(evidence, candidates)
-    freedom = len(reward) - len(np.unique(evidence.group))
-    noise = (float((reward**2).sum()) + WEIGHT * NOISE) / (freedom + WEIGHT)
-    return [Belief(*one) for one in posterior(gram / noise, moments / noise)]
+    design, reward, gram, moments = _sums(evidence, candidates)
+    freedom = np.maximum(np.bincount(evidence.group) - 1, 1)
+    variance = np.bincount(evidence.group, reward**2) / freedom
+    noise = (design**2 * variance[evidence.group, None]).sum(0)
+    return [Belief(*one) for one in posterior(gram, moments, noise)]
 
 
 def _sums(evidence: Evidence, candidates: Sequence[int]) -> tuple[Floats, Floats, Floats, Floats]:
@@ -398,6 +405,7 @@ WORLDS = {
     "5/60/35": World(0.05, 0.60, 0.35),
     "15/50/35 and pairs": World(0.15, 0.50, 0.35, paired=0.1),
     "15/50/35, no retrieval": World(0.15, 0.50, 0.35, retrieval=False),
+    "15/50/35, nine of ten problems settled": World(0.15, 0.50, 0.35, settled=0.9),
     "20/50/30, 9 steps of 8 × 6": World(0.2, 0.5, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
     "0/70/30, 9 steps of 8 × 6": World(0.0, 0.7, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
     "20/50/30, said twice": World(0.2, 0.5, 0.3, twins=1.0),

@@ -219,6 +219,27 @@ def test_fields_are_read_off_the_data_and_told_to_the_model() -> None:
     assert "- to.city (text)\n" in system[1]
 
 
+@pytest.mark.parametrize("fields", ["", '{"fields": {"name": {}, "to": {}, "tags": {}}}'])
+def test_a_ground_truth_word_for_word_is_right_where_an_object_is_null_or_empty_in_some_rows(
+    fields: str,
+) -> None:
+    golds: list[dict[str, object]] = [
+        {"name": "x", "to": None, "tags": {}},
+        {"name": "y", "to": {"city": "Ulm", "at": {"floor": 2}}, "tags": {"a": [1]}},
+        {"name": "z", "to": {}, "tags": None},
+        {"name": "w", "to": {"city": None, "at": None}, "tags": {"a": []}},
+    ]
+    rows = [Problem(str(n), "?", json.dumps(gold)) for n, gold in enumerate(golds)]
+    domain, _ = with_data(find(f"json:{fields}"), f"json:{fields}", rows)
+    assert domain.function is not None
+    for row, gold in zip(rows, golds, strict=True):
+        assert domain.function(row, json.dumps(gold)).reward == 1.0
+        for other in golds:
+            if other is not gold:
+                verdict = domain.function(row, json.dumps({**other, "name": gold["name"]}))
+                assert (verdict.reward or 0) < 1.0, (gold, other)
+
+
 def answer(request: dict) -> str:  # type: ignore[type-arg]
     """A model that gives `spam` for what has an even seed, and reflects as little as it can."""
     if stage(request) == "rollout":

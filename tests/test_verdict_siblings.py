@@ -13,7 +13,7 @@ from whole_answers import KINDS as DRAWN
 from whole_answers import whole_answers
 
 from tfgrpo.domains.choice import Labels, read
-from tfgrpo.domains.mathematics.answers import judge
+from tfgrpo.domains.mathematics.answers import at_once, judge
 from tfgrpo.domains.mathematics.extract import bare
 
 HERE = Path(__file__).parent
@@ -42,6 +42,13 @@ def test_siblings_of_a_kind_are_judged_right(kind: str) -> None:
 
 def test_every_sibling_is_of_a_kind() -> None:
     assert {row["id"].rpartition("-")[0] for row in SIBLINGS} == set(KINDS)
+
+
+def test_a_box_is_taken_back_by_what_is_said_of_it_and_at_once_as_later() -> None:
+    for row in rows("retractions.jsonl"):
+        later, quick = judge(row["gold"], row["pred"]), at_once(row["gold"], row["pred"])
+        assert (later.reward == 1.0) is row["expected"], row
+        assert quick is None or quick.reward == later.reward, row
 
 
 def test_labels_are_read_where_the_prompt_asks_for_them() -> None:

@@ -308,10 +308,11 @@ def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
         return Verdict(float(not why), normal, f"{place}: {why or 'equal'}")
     if not isinstance(value, dict):
         return Verdict(0.0, normal, f"{place}: not an object")
-    want, have = dict(leaves(gold)), dict(leaves(value))
+    have, names = dict(leaves(value)), rules.scored(dict(leaves(gold)))
     results = {
-        name: compare_field(want.get(name), _value(value, name), rules.rule(name))
-        for name in rules.scored(want)
+        name: compare_field(_value(gold, name), _value(value, name), rules.rule(name))
+        for name in names
+        if not (_value(gold, name) and any(one.startswith(f"{name}.") for one in names))
     }
     if rules.extra == "wrong":
         known = tuple(results)

@@ -2,7 +2,9 @@
 
 A group's attempts differ in what they were shown, by chance (`assign.py`). Rewards are regressed on
 that within groups, so the difficulty of a problem drops out: GRPO's group-relative advantage, one
-level down. Evidence adds up over steps as sums of products, so an attempt is read once.
+level down. Evidence adds up over steps as sums of products, so an attempt is read once. How much
+chance there is in it is read from the groups that a thing was shown in: problems that are always
+right, or never, say nothing of the noise at others.
 
 An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
 Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal, each
@@ -24,10 +26,9 @@ if TYPE_CHECKING:
 
 SPREADS = (0.05, 0.1, 0.2, 0.4)
 """Standard deviations of effects that are thought possible, in units of reward."""
-NOISE, WEIGHT = 0.2, 8.0
-"""The variance of an attempt within its group before any was seen, and the attempts that is worth:
-a reward of 0 or 1 has .25 at most."""
-
+NOISE, WEIGHT = 0.2, 2.0
+"""The variance of an attempt within its group before any was seen: a reward of 0 or 1 has .25 at
+most. It is worth 8 attempts of which half were shown a thing: a sum of squares of 2."""
 
 NONE, ROUNDS = 4.0, 20
 """How many effects it takes to change the mind that half of them are none, and the rounds in which
@@ -78,8 +79,8 @@ class Advantages:
         self._places: dict[str, int] = {}
         self._products: dict[tuple[int, int], float] = {}
         self._moments: dict[int, float] = {}
+        self._noises: dict[int, float] = {}
         self._counts: dict[str, tuple[int, int]] = {}
-        self._square, self._freedom = 0.0, 0
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Adds attempts: all those of each group that is among them."""
@@ -92,8 +93,7 @@ class Advantages:
     def _add_group(self, group: Sequence[Observation]) -> None:
         mean = math.fsum(one.reward for one in group) / len(group)
         rewards = [one.reward - mean for one in group]
-        self._square += math.fsum(reward * reward for reward in rewards)
-        self._freedom += len(group) - 1
+        noise = math.fsum(reward * reward for reward in rewards) / max(len(group) - 1, 1)
         columns: dict[int, list[float]] = {}
         for id in dict.fromkeys(id for one in group for id in one.belongs):
             there = [float(id in one.shown) for one in group]
@@ -105,15 +105,12 @@ class Advantages:
         for place, column in columns.items():
             moment = math.fsum(x * y for x, y in zip(column, rewards, strict=True))
             self._moments[place] = self._moments.get(place, 0.0) + moment
+            square = noise * math.fsum(x * x for x in column)
+            self._noises[place] = self._noises.get(place, 0.0) + square
             for other, values in columns.items():
                 product = math.fsum(x * y for x, y in zip(column, values, strict=True))
                 key = (place, other)
                 self._products[key] = self._products.get(key, 0.0) + product
-
-    @property
-    def noise(self) -> float:
-        """The variance of an attempt's reward within its group."""
-        return (self._square + WEIGHT * NOISE) / (self._freedom + WEIGHT)
 
     def effects(self) -> dict[str, Effect]:
         """The effect of each thing, by its id."""
@@ -127,17 +124,22 @@ class Advantages:
             gram[place, other] = product
         for place, value in self._moments.items():
             moment[place] = value
-        beliefs = posterior(gram / self.noise, moment / self.noise)
+        noise = np.array([self._noises[place] for place in range(size)])
+        beliefs = posterior(gram, moment, noise)
         places = self._places.items()
         return {id: Effect(*beliefs[place], *self._counts[id]) for id, place in places}
 
 
 def posterior(
-    gram: NDArray[np.float64], moment: NDArray[np.float64]
+    gram: NDArray[np.float64], moment: NDArray[np.float64], noise: NDArray[np.float64]
 ) -> list[tuple[float, float, float, float]]:
     """The beliefs about effects, in order. `gram` holds the sums of products of what was shown,
-    centred within groups, and `moment` those with rewards; both divided by the variance of the
-    noise."""
+    centred within groups, and `moment` those with rewards; `noise` the sums of squares of what was
+    shown, each times the variance of rewards in its group."""
+    import numpy as np
+
+    variance = (noise + WEIGHT * NOISE) / (gram.diagonal() + WEIGHT)
+    gram, moment = gram / np.sqrt(np.outer(variance, variance)), moment / variance
     solutions = [_under(gram, moment, spread) for spread in SPREADS]
     most = max(one.evidence for one in solutions)
     weights = [math.exp(one.evidence - most) for one in solutions]

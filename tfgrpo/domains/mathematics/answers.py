@@ -26,7 +26,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
     date,
     same_compound,
 )
-from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
+from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
@@ -141,6 +141,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
         not INTEGER.match(answer)
         or CUT.search(response, max(end, 0))
         or DOUBT.search(response, max(0, start - 40))
+        or retraction(response, start, end + 1, answer)
     ):
         return None
     if int(gold) == int(answer):

@@ -45,14 +45,18 @@ NAME = re.compile(NAMED + r"\s*\Z")
 
 
 RETRACTED = re.compile(
-    r"\b(?:that|this|it|which|the (?:answer|result)(?: above)?)(?:\s+(?:is|was)|'s)\s+"
-    r"(?:wrong|incorrect|not\s+(?:right|correct|true|the\s+answer)|a\s+mistake)\b"
+    r"\b(?:(?P<of>that|this|it|which)|the (?:answer|result)(?: above)?)(?:\s+(?:is|was)|'s)\s+"
+    r"(?:wrong|incorrect|not\s+(?:right|correct|true|the\s+answer)|a\s+mistake)\b(?!\s+that\b)"
     r"|\A[\s$.,)\]]*(?:is|was)\s+(?:wrong|incorrect|not\b)"
     r"|\bi\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)\b|\bscratch\s+that\b"
     r"|\b(?:should|must)\s+(?:instead\s+)?(?:be|have\s+been)\s+[^.]{0,30}\binstead\b",
     re.IGNORECASE,
 )
 """Words after the last box that take it back."""
+NUMERAL = re.compile(r"\d+(?:\.\d+)?")
+SECOND_THOUGHT = re.compile(
+    r"\b(?:wait|hold on|hmm|actually|oops|sorry|check\w*|but|no)\b", re.IGNORECASE
+)
 NEGATED = re.compile(
     r"\b(?:is|are|was)\s*(?:not|n't)\s*(?:equal\s+to\s*)?[\s$:({\[\\]*\Z|\bisn't[\s$:({\[\\]*\Z",
     re.IGNORECASE,
@@ -110,15 +114,20 @@ def ending(response: str) -> Ending:
     bodies = {body for _, body in chosen}
     if len(bodies) == 1:
         chosen = chosen[-1:]
-    return Ending(tuple(chosen), _retraction(response, *boxes[-1][:2]) if chosen else "")
+    return Ending(tuple(chosen), retraction(response, *boxes[-1]) if chosen else "")
 
 
-def _retraction(response: str, start: int, end: int) -> str:
-    """Returns the words that take a box back, which stands there in a response."""
-    after = RETRACTED.search(response[end : end + NEARBY])
-    if after is None:
-        after = NEGATED.search(response[max(0, start - 30) : start])
-    return f"taken back by {' '.join(after[0].split())!r}" if after else ""
+def retraction(response: str, start: int, end: int, body: str) -> str:
+    """Returns the words that take a box back, which stands there in a response; or nothing. What is
+    said of another number, in a remark without a second thought, takes nothing back."""
+    behind, number = response[end : end + NEARBY], body.strip().removeprefix("-")
+    for words in RETRACTED.finditer(behind):
+        between = behind[: words.start()]
+        others = NUMERAL.findall(between) if words["of"] and NUMERAL.fullmatch(number) else ()
+        if not others or number in others or SECOND_THOUGHT.search(between):
+            return f"taken back by {' '.join(words[0].split())!r}"
+    denied = NEGATED.search(response[max(0, start - 30) : start])
+    return f"taken back by {' '.join(denied[0].split())!r}" if denied else ""
 
 
 def spoken(response: str) -> str:
