@@ -61,6 +61,8 @@ def test_training_goes_on_without_them_says_so_once_and_records_which(
     assert done.stderr.count(f"problems.jsonl: {LEFT_OUT}") == 1
     assert "broken, empty (broken: cannot parse the answer" in done.stderr
     assert "12 problems" in done.stdout
+    assert "in heldout.jsonl too" in done.stderr, "the gate's problems are held out from nothing"
+    assert "their scores reflect the gate's own choice" in done.stderr
     config = run_of(cli)["config"]
     assert config["skip_unverifiable"] is True
     assert config["skipped"] == {kind: ["broken", "empty"] for kind in ("data", "heldout", "gate")}

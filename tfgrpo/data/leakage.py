@@ -159,9 +159,13 @@ def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
 
 
 def describe_leaks(
-    training: Sequence[Problem], evaluation: Sequence[Problem], name: str
+    training: Sequence[Problem],
+    evaluation: Sequence[Problem],
+    name: str,
+    what: str = "memorisation",
 ) -> list[str]:
-    """What to know before trusting a figure, if anything; `name` is the training data's."""
+    """What to know before trusting a figure, if anything; `name` is the training data's, and `what`
+    scores on problems of it reflect."""
     leaked = leaks(training, evaluation)
     if not leaked:
         return []
@@ -172,7 +176,7 @@ def describe_leaks(
     may = " may" if other == len(leaked) else ""
     return [
         f"{len(leaked)} of {len(evaluation)} evaluation problems are in {name} too{close} "
-        f"({_listed(leak[:2] for leak in leaked)}): their scores{may} reflect memorisation"
+        f"({_listed(leak[:2] for leak in leaked)}): their scores{may} reflect {what}"
     ]
 
 

@@ -83,6 +83,10 @@ def load_problems(
             *leakage.describe_leaks(train, there, settings.data),
         ]
         others[kind] = there
+    for kind in ("heldout", "sealed"):
+        gate, there = others.get("gate", ()), others.get(kind, ())
+        name, what = settings.gate or "", "the gate's own choice"
+        warnings += leakage.describe_leaks(gate, there, name, what)
     loaded = RunProblems(train, **others, skipped=skipped)
     if settings.sealed:
         warnings += _check_sealed(store, settings.sealed, loaded)
