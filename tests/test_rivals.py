@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import ScriptedEndpoint, comparison_of, stage
+from scripted import ScriptedEndpoint, comparison_of, stage, write_problems
 from store_helpers import fixed
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.advantage import Effect
 from tfgrpo.learn.assign import belonging, hidden
 from tfgrpo.learn.decide import Decisions, without_rivals
+from tfgrpo.learn.gate import Trial
 from tfgrpo.learn.policies.probation import Probation
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.rivals import Rivals, are_alike, of_name, replaced
@@ -220,3 +221,18 @@ def test_a_run_that_was_cut_off_measures_challengers_as_one_that_was_not(
 
 def test_a_wording_that_is_no_better_changes_nothing(make: Callable[..., Desk]) -> None:
     assert trained(make(epochs=10), {AGAIN: 0.1, BOTH: 0.6}, BOTH) == [BOTH]
+
+
+def test_a_challenger_stays_where_the_gate_rejects_the_step_that_would_bring_it(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "gate.jsonl", 2)
+    desk = make(epochs=10, gate=str(tmp_path / "gate.jsonl"))
+    monkeypatch.setattr(Trial, "verdict", "rejected")
+    assert trained(desk, {AGAIN: 0.7, BOTH: 0.1}, BOTH) == [BOTH]
+    with Store.open(desk.path) as store:
+        run = store.runs.get("run")
+        there = [one for one in candidates(store, run) if one.text == AGAIN]
+        assert [one.state for one in there] == ["on probation"]
+        tried = [v for v in store.log("main") if "gate" in v.meta]
+        assert {v.meta["gate"]["verdict"] for v in tried} == {"rejected"}

@@ -110,7 +110,12 @@ class Proposals:
         like; `leaving` says what was decided about candidates, whose places are free. Raises
         EndpointError, BudgetReached."""
         decided = {operation.experience for operation in leaving if operation.experience}
-        gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
+        places = {
+            str((one.evidence or {})["candidate"]): str(one.experience)
+            for one in leaving
+            if one.op == "MODIFY"
+        }
+        gone = {one.experience for one in leaving if one.op == "DELETE"} - places.keys()
         texts = {e.id: e.text for e in pool.library.readable}
         declined = turned_down(self._store, step.base, before=self._run.time)
         free = free_places(step, pool, self._parts.settings.group_size, decided)
@@ -124,7 +129,8 @@ class Proposals:
             evidence = {**step.origin.evidence, **evidence_of(lesson)}
             if len(taught_by) > 1:
                 evidence["problems"] = taught_by
-            known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
+            alike = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
+            known = [places.get(id, id) for id in alike]  # of a challenger: whose place it takes
             if known:
                 vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
                 (votes if known[0] in pool.in_force.by_id else operations).append(vote)

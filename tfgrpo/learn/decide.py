@@ -77,10 +77,13 @@ def without_rivals(decided: Decisions, effects: Mapping[str, Effect], rivals: Ri
 
 
 class Settled(NamedTuple):
-    """What decisions come to: operations on the run's branch, and on that of candidates."""
+    """What decisions come to: operations on the run's branch, those on that of candidates, and
+    those there that follow what becomes of an experience in force, with its id: they are made only
+    if that is."""
 
     operations: tuple[Operation, ...]
     candidates: tuple[Operation, ...]
+    following: tuple[tuple[str, Operation], ...]
 
 
 class Settling(NamedTuple):
@@ -132,8 +135,11 @@ def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin
     dropped = deletes(decided.dropped)
     fitting, _ = split_fitting([*promoted, *dropped], pool.in_force, about.cap)
     changed = [one for one in fitting if one.op == "MODIFY"]
-    gone = [challengers[str(one.experience)] for one in changed]
-    return Settled(tuple(fitting), (*deletes((*decided.retired, *gone)), *changed, *dropped))
+    following = [(str(one.experience), one) for one in (*changed, *dropped)]
+    for one in changed:
+        place = str(one.experience)
+        following += [(place, gone) for gone in deletes([challengers[place]])]
+    return Settled(tuple(fitting), tuple(deletes(decided.retired)), tuple(following))
 
 
 def figures(effect: Effect) -> dict[str, Any]:

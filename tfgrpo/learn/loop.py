@@ -318,8 +318,10 @@ class Training:
                             expected=tip,
                             tags=[f"{run.name}/step_{step + 1}"],
                         )
-                        if learned.candidates:
-                            append_to_pool(store, run, base, learned.candidates, message)
+                        changed = {one.experience for one in brought if one.op != "KEEP"}
+                        after = [one for id, one in learned.following if id in changed]
+                        if of_pool := (*after, *learned.candidates):
+                            append_to_pool(store, run, base, of_pool, message)
                         if trial is not None and self._gate is not None:
                             self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:

@@ -64,7 +64,7 @@ class Probation:
         about = Settling(pool, effects, rivals, self._cap)
         settled = settle(self._store, about, decided, step.origin)
         operations = settled.operations
-        leaving = (*operations, *settled.candidates)
+        leaving = (*operations, *settled.candidates, *(one for _, one in settled.following))
         self._parts.progress.enter("controller")
         self._parts.progress.announce()
         entering = await self._proposals.enter(step, pool, rivals, contrasts, leaving)
@@ -76,4 +76,5 @@ class Probation:
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
             gain=self._measurement.gain(step.number, rule) if step.is_last else None,
+            following=settled.following,
         )

@@ -51,8 +51,9 @@ class Refusal:
 class Learned:
     """What a step came to: its groups in the order of the batch, what each of those that teach
     taught, the operations on the run's branch and those on the branch of candidates, and what was
-    refused, failed or repaired. With `is_over` the run needs no further step. The last step may say
-    what the run gains, by its own attempts."""
+    refused, failed or repaired. `following` are operations on the branch of candidates that are
+    made if one on the run's branch about the experience of that id is. With `is_over` the run needs
+    no further step. The last step may say what the run gains, by its own attempts."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()
@@ -63,6 +64,7 @@ class Learned:
     repaired: int = 0
     is_over: bool = False
     gain: Estimate | None = None
+    following: tuple[tuple[str, Operation], ...] = ()
 
 
 class Policy(Protocol):
