@@ -114,7 +114,14 @@ def test_of_two_that_say_the_same_the_better_counts() -> None:
 def test_with_rivals_nothing_enters_twice() -> None:
     said_twice = World(0.6, 0.2, 0.2, steps=5, groups=24, candidates=4, kinds=2, twins=1.0)
     policy = Policy(as_trained, promote=0.8, few=True)
-    twice = [simulate(policy, said_twice, seed) for seed in range(4)]
-    once = [simulate(policy._replace(rivals=True), said_twice, seed) for seed in range(4)]
+    twice = [simulate(policy, said_twice, seed) for seed in range(8)]
+    once = [simulate(policy._replace(rivals=True), said_twice, seed) for seed in range(8)]
     assert 0 < sum(one.promoted for one in once) < sum(one.promoted for one in twice)
     assert sum(one.gain for one in once) > 0
+
+
+def test_problems_that_are_settled_make_nobody_surer_of_what_belongs_to_others() -> None:
+    """Attempts that are all right, or all wrong, tell of no chance in the attempts of others."""
+    null = World(0.0, 1.0, 0.0, steps=4, groups=48, candidates=6, settled=0.9)
+    runs = [simulate(Policy(as_trained, promote=0.9), null, seed) for seed in range(20)]
+    assert sum(one.promoted for one in runs) <= 5, "of 480"

@@ -15,7 +15,7 @@ of them. So 1 less the chance to help is the local false-discovery rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.wording import with_bounds
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+ELSEWHERE = " elsewhere"
+"""After the name of an effect at problems that a thing does not belong to."""
 SPREADS = (0.05, 0.1, 0.2, 0.4)
 """Standard deviations of effects that are thought possible, in units of reward."""
 NOISE, WEIGHT = 0.2, 2.0
@@ -112,6 +114,16 @@ class Advantages:
                 key = (place, other)
                 self._products[key] = self._products.get(key, 0.0) + product
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The things of which anything was seen."""
+        return tuple(self._places)
+
+    def set_aside(self, name: str) -> None:
+        """Begins anew with a thing. What was seen of it stays, as that of another."""
+        place, counts = self._places.pop(name), self._counts.pop(name)
+        self._places[f"{name} #{place}"], self._counts[f"{name} #{place}"] = place, counts
+
     def effects(self) -> dict[str, Effect]:
         """The effect of each thing, by its id."""
         import numpy as np
@@ -189,6 +201,14 @@ def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float
     evidence = 0.5 * (float(moment @ mean) - float(log_size)) - size * math.log(spread)
     odds = deviation / spread * np.exp(np.minimum(0.5 * (mean / deviation) ** 2, 500.0))
     return _Under(mean.tolist(), deviation.tolist(), odds.tolist(), evidence)
+
+
+def overall(effects: Mapping[str, Effect], name: str, share: float) -> Effect | None:
+    """The effect of what is shown at every problem and belongs to a share of them; None where
+    nothing is known of it."""
+    shares = {name: share, name + ELSEWHERE: 1 - share}
+    there = [(effects[one], shares[one]) for one in shares if one in effects]
+    return mean_effect(there) if there else None
 
 
 def mean_effect(effects: Sequence[tuple[Effect, float]]) -> Effect:

@@ -4,18 +4,20 @@ aside for that, at no further call.
 The attempts that a library was chosen by flatter it. So problems are dealt into folds, and what the
 rule takes from the attempts at the other folds alone is measured by those at the one
 (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within groups. A
-problem that taught a lesson does not measure it, for it may give away the answer. Effects at a
-problem are summed; each is a mean over halves of the others, so the sum is near what they do
-together. A choice from fewer attempts takes less, so the estimate is rather too low.
+problem that taught a lesson does not measure it, for it may give away the answer. What was tried at
+problems that it does not belong to counts there too. A choice from fewer attempts takes less, which
+makes the estimate rather too low. Effects at a problem are summed, and each is a mean over attempts
+that were shown a part of the others: what two lessons each do alone counts twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import Estimate, interval
-from tfgrpo.learn.advantage import Advantages, Observation
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Observation, overall
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.rivals import Nearness, of_name
 from tfgrpo.store.canonical import digest
@@ -44,7 +46,7 @@ def crossfitted(
     values: list[float] = []
     for fold in folds(list(attempts), seed):
         others = [one for problem in attempts if problem not in fold for one in attempts[problem]]
-        taken = chosen(others, names, choosing)
+        taken = chosen(others, names, choosing, known)
         values += gains({problem: attempts[problem] for problem in fold}, taken, known)
     return interval(values)
 
@@ -55,7 +57,9 @@ def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
     return [dealt[n::FOLDS] for n in range(min(FOLDS, len(dealt)))]
 
 
-def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choosing) -> list[str]:
+def chosen(
+    attempts: Sequence[Observation], names: Sequence[str], choosing: Choosing, known: Nearness
+) -> list[str]:
     """What is in force after the last step where decisions follow from these attempts."""
     steps: dict[int, list[Observation]] = {}
     for one in attempts:
@@ -67,6 +71,8 @@ def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choo
         if left % apart:
             continue
         effects = advantages.effects()
+        whole = {name: overall(effects, name, known.share(of_name(name))) for name in taken}
+        effects |= {name: effect for name, effect in whole.items() if effect is not None}
         there = [name for name in names if name in effects and name not in taken]
         decided = choosing.rule(step).decide(effects, there, taken)
         surest = sorted(decided.promoted, key=lambda name: -effects[name].chance)
@@ -78,17 +84,17 @@ def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choo
 
 def gains(attempts: Attempts, taken: Sequence[str], known: Nearness) -> list[float]:
     """What things do at each of some problems. One that was tried at a part of those that it
-    belongs to does at the others what it does there."""
+    belongs to does at the others what it does there, and so where it does not belong."""
     values = dict.fromkeys(attempts, 0.0)
-    for name in taken:
+    for name, near in product(taken, (True, False)):
         id = of_name(name)
-        teachers = known.taught_by(id)
+        teachers, called = known.taught_by(id), name if near else name + ELSEWHERE
         effects = {
             problem: effect
             for problem, there in attempts.items()
-            if problem not in teachers and (effect := within_groups(there, name)) is not None
+            if problem not in teachers and (effect := within_groups(there, called)) is not None
         }
-        places = sum(known.is_near(id, problem) for problem in attempts)
+        places = sum(known.is_near(id, problem) is near for problem in attempts)
         for problem, effect in effects.items():
             values[problem] += effect * max(places, len(effects)) / len(effects)
     return list(values.values())

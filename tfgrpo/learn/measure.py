@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 from tfgrpo.evaluation.statistics import Estimate
-from tfgrpo.learn.advantage import Advantages, Effect, Observation, mean_effect
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, overall
 from tfgrpo.learn.assign import EXAMPLES, everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
 from tfgrpo.learn.decide import Rule, figures
@@ -24,11 +24,8 @@ from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_record import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.records import Measured, evidence_of, read_evidence
+from tfgrpo.store.records import Library, Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store
-
-ELSEWHERE = " elsewhere"
-"""After the name of an effect at problems that a thing does not belong to."""
 
 
 class Measurement:
@@ -38,6 +35,7 @@ class Measurement:
         self._store, self._run, self._seed = parts.session.store, parts.run, parts.settings.seed
         self._near = Nearness(self._store, parts.run, parts.problems)
         self._advantages, self._steps = Advantages(), 0
+        self._texts: dict[str, str] = {}
 
     def rivals(self, pool: Pool) -> Rivals:
         """Which candidates of a pool are rivals, and of what."""
@@ -56,9 +54,23 @@ class Measurement:
 
     def add(self, step: int) -> None:
         """Adds a step's attempts, which are on record, and on resume those of the steps before."""
+        versions = dict(self._store.runs.reward_steps(self._run, CONFIRMING, step))
         while self._steps <= step:
+            if (version := versions.get(self._steps)) is not None:
+                self._begin(self._store.library(self._store.version(version)))
             self._advantages.add(self._recorded(self._steps))
             self._steps += 1
+
+    def _begin(self, library: Library) -> None:
+        """Takes note of the library of a step. What was seen of a text tells nothing of another
+        that stands in its place."""
+        texts = {one.id: one.text for one in library}
+        changed = {id for id, text in self._texts.items() if texts.get(id, text) != text}
+        for name in self._advantages.names:
+            own = name.removesuffix(ELSEWHERE)
+            if of_name(own) in changed or replaced(own) in changed:
+                self._advantages.set_aside(name)
+        self._texts |= texts
 
     def gain(self, step: int, rule: Callable[[int], Rule]) -> Estimate | None:
         """What the run gains by its own attempts up to its last step; None where nothing was tried.
@@ -85,14 +97,9 @@ class Measurement:
         """The effect of each factor: of a candidate where it is tried, of a challenger that over
         what it stands in for, and of what is in force overall."""
         known, (candidates, in_force) = self._advantages.effects(), pool.names
-        overall = rivals.known(candidates, known)
-        for name in in_force:
-            share = self._near.share(name)
-            shares = {name: share, _elsewhere(name): 1 - share}
-            there = [(known[one], shares[one]) for one in shares if one in known]
-            if there:
-                overall[name] = mean_effect(there)
-        return overall
+        of_all = rivals.known(candidates, known)
+        there = {name: overall(known, name, self._near.share(name)) for name in in_force}
+        return of_all | {name: effect for name, effect in there.items() if effect is not None}
 
     def _recorded(self, step: int) -> Iterator[Observation]:
         return recorded(self._store, self._run, step, self._near.is_near)
@@ -117,15 +124,11 @@ def _observed(
 ) -> Observation:
     belongs, without = map(frozenset, shown)
     own = {name for name in belongs if replaced(name) or is_near(name, place[1])}
-    names = {name: name if name in own else _elsewhere(name) for name in sorted(belongs)}
+    names = {name: name if name in own else name + ELSEWHERE for name in sorted(belongs)}
     there = {name for name in belongs if of_name(name) not in without}
     there |= {of for name in there if (of := replaced(name))}  # in another wording
     shown_names = frozenset(names[name] for name in there)
     return Observation(f"{place[0]}/{place[1]}", tuple(names.values()), shown_names, reward)
-
-
-def _elsewhere(name: str) -> str:
-    return name + ELSEWHERE
 
 
 class OnProbation:
