@@ -218,6 +218,7 @@ class ScriptedEndpoint:
         self.script = script
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
         self.stages: Counter[str] = Counter()
         self.delay = delay
         self._lock = threading.Lock()
@@ -270,6 +271,7 @@ class ScriptedEndpoint:
         with self._lock:
             self.requests.append(request)
             self.keys.append(handler.headers.get("authorization"))
+            self.headers.append({name.lower(): v for name, v in handler.headers.items()})
         if self.delay:
             threading.Event().wait(self.delay)
         reply = self.script(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sqlite3
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -379,3 +380,64 @@ def test_a_file_of_what_is_set_aside_that_cannot_be_read_or_written_stops_before
     with pytest.raises(StoreError, match="cannot write"):
         asyncio.run(budget.reserve(asked(1), None))
     assert budget._reserved == 0
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_attempts_that_hold_a_part_of_the_budget_do_not_wait_for_each_other(
+    tmp_path: Path, at_once: int
+) -> None:
+    """What an attempt holds for what it asks elsewhere comes back when it ends, and its own calls
+    come before that."""
+
+    async def attempt(calls: Calls, number: int) -> None:
+        give_back = await calls.set_aside(Answer("", "", 200, 0, 200))
+        try:
+            await calls.ask(replace(asked(number), max_tokens=400))
+        finally:
+            give_back()
+
+    async def run(calls: Calls) -> None:
+        for first in range(0, 40, at_once):
+            numbers = range(first, first + at_once)
+            await asyncio.gather(*(attempt(calls, number) for number in numbers))
+
+    budget = Budget(3_000, in_tokens=True)
+    with (
+        ScriptedEndpoint(Billed(1, 60)) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget) as calls,
+        pytest.raises(BudgetReached),
+    ):
+        asyncio.run(asyncio.wait_for(run(calls), 60))
+    assert 0 < budget.spent <= 3_000
+    asyncio.run(budget.hold(1))
+    budget.release(1)
+
+
+def test_a_try_that_was_paid_is_journalled_once_where_the_asker_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    second, answered = threading.Event(), threading.Event()
+
+    def script(sent: dict[str, Any]) -> Reply:
+        body = completion("yes")
+        body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 5}
+        if second.is_set() or server.requests[1:]:
+            second.set()
+            answered.wait(20)
+        else:
+            body["choices"] = []
+        return Reply(json.dumps(body).encode())
+
+    async def run(calls: Calls) -> None:
+        asking = asyncio.create_task(calls.ask(asked(1)))
+        await asyncio.to_thread(second.wait, 20)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        answered.set()
+        await calls.finish_in_flight()
+
+    with ScriptedEndpoint(script) as server, opened_calls(tmp_path, server.base_url) as calls:
+        asyncio.run(run(calls))
+    with sqlite3.connect(tmp_path / "store.db") as database:
+        (tokens,) = database.execute("select sum(prompt_tokens) from journal").fetchone()
+    assert tokens == 2000

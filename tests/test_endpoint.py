@@ -14,7 +14,15 @@ import pytest
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
 from tfgrpo.model.budget import PER_MESSAGE, most_tokens
-from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, EndpointError, Request, Transient
+from tfgrpo.model.endpoint import (
+    Answer,
+    CallFailed,
+    Endpoint,
+    EndpointError,
+    EndpointOptions,
+    Request,
+    Transient,
+)
 from tfgrpo.store.errors import TfgrpoError
 
 KEY = "sk-proj-Zz9SecretSecret4242"
@@ -62,6 +70,37 @@ def test_an_answer_tells_its_text_its_end_its_tokens_and_its_time() -> None:
     assert (*tokens, answer.reasoning_tokens) == (50, 32, 10, 7)
     assert 0 < answer.seconds < 60
     assert server.keys == [f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize("told", [0, 94])
+def test_thinking_that_is_counted_beside_the_answer_is_paid_too(told: int) -> None:
+    """As Gemini has it, which tells no count of it, and Grok, which does."""
+    body = completion("four")
+    body["usage"] = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
+    body["usage"]["completion_tokens_details"] = {"reasoning_tokens": told}
+    answer, _ = asked(lambda _: Reply(body))
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.reasoning_tokens) == (
+        32,
+        103,
+        94,
+    )
+
+
+def test_a_limit_that_a_user_wrote_and_the_server_refuses_is_asked_for_once() -> None:
+    said = "this model supports at most 8192 completion tokens, whereas you provided 100000."
+    options = EndpointOptions(extra_body={"max_tokens": 100_000})
+    with ScriptedEndpoint(lambda _: refused(400, said)) as server:
+        endpoint = Endpoint("scripted", server.base_url, KEY, 5.0, options=options)
+
+        async def ask() -> None:
+            try:
+                await endpoint.ask(request())
+            finally:
+                await endpoint.close()
+
+        with pytest.raises(TfgrpoError, match="8192"):
+            asyncio.run(asyncio.wait_for(ask(), 20))
+    assert len(server.requests) == 1
 
 
 def test_a_request_is_sent_as_it_was_meant() -> None:

@@ -39,6 +39,7 @@ from tfgrpo.production.experiment import (
     start,
     stop,
 )
+from tfgrpo.production.experiment_end import main as settle_experiments
 from tfgrpo.production.experiment_end import settle, settle_all
 from tfgrpo.production.experiment_evidence import Evidence, evidence, weighed
 from tfgrpo.production.rollback import rollback
@@ -640,6 +641,24 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
         since = time.monotonic()
         decider.close()
         assert time.monotonic() - since < 60
+
+
+def test_one_that_cannot_be_promoted_keeps_no_other_from_its_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.create_branch("shop", "v1")
+    for name, branch in (("e", "prod"), ("f", "shop")):
+        start(store, name, (branch, "main"), 0.5, ExperimentPlan(guards=(), auto=True))
+    protect(store, "branch", "prod")
+    better = found_in(plan_of(), [0.0] * 60, [1.0] * 60)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_: better)
+    refused, done = settle_all(str(store.path))
+    assert isinstance(refused, str)
+    assert "e is not settled: " in refused
+    assert (done.name, done.state) == ("f", "promoted")
+    with pytest.raises(SystemExit):
+        settle_experiments(str(store.path))
+    assert "e is not settled" in capsys.readouterr().err
 
 
 def test_what_stands_against_promoting_keeps_auto_from_it(

@@ -143,6 +143,50 @@ def test_a_provider_that_cannot_be_reached_is_502(settings: ProxySettings) -> No
         assert connection.recv(4096).startswith(b"HTTP/1.1 502 ")
 
 
+@pytest.mark.parametrize("asked", ["POST /v1/files", "GET /v1/realtime"])
+def test_a_host_whose_name_cannot_be_is_an_answer_too(settings: ProxySettings, asked: str) -> None:
+    away = parse_upstream(f"http://{'a' * 64}.example.com/v1")
+    more = b"Connection: Upgrade\r\nUpgrade: websocket\r\n" if asked.startswith("GET") else b""
+    head = asked.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n%b\r\n" % more
+    with (
+        ProxyThread(replace(settings, openai=away)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection,
+    ):
+        connection.sendall(head)
+        assert connection.recv(4096)[:12] in (b"HTTP/1.1 500", b"HTTP/1.1 502")
+
+
+def test_what_is_answered_before_it_was_sent_whole_leaves_no_connection_to_others(
+    settings: ProxySettings,
+) -> None:
+    """What would be missing of a body is the beginning of the next request there, key and all."""
+    refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
+    upload = b"POST /v1/files HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+
+    class Hasty(Provider):
+        """Answers at the end of a head, and reads on."""
+
+        def _serve(self, connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError, AssertionError):
+                while head_of(connection):
+                    connection.sendall(refusal)
+
+    with (
+        Hasty() as hasty,
+        ProxyThread(replace(settings, openai=parse_upstream(hasty.url))) as proxy,
+    ):
+        address = ("127.0.0.1", proxy.port)
+        with (
+            socket.create_connection(address, timeout=60) as first,
+            socket.create_connection(address, timeout=60) as second,
+        ):
+            first.sendall(upload % (1000, b"a" * 10))
+            assert b" 401 " in first.recv(4096)
+            second.sendall(upload % (3, b"bbb"))
+            assert b" 401 " in second.recv(4096)
+        assert hasty.connections == 2
+
+
 def test_a_client_that_leaves_closes_the_providers_side(
     settings: ProxySettings, provider: Provider
 ) -> None:

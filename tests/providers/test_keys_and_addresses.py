@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from documented import STAND_INS
-from scripted import write_problems
+from scripted import ScriptedEndpoint, write_problems
 from standins import Server, StandIn
 
 import tfgrpo
@@ -49,6 +50,33 @@ def test_a_key_goes_to_the_host_that_it_belongs_to(
     base_url: str | None, environment: dict[str, str], key: str | None
 ) -> None:
     assert key_for(base_url, None, environment) == key
+
+
+@pytest.mark.parametrize("named", [None, "http://127.0.0.1:1/v1"])
+def test_what_the_environment_has_for_openai_goes_to_no_other_host(
+    monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    headers = "Authorization: Bearer sk-real-openai\nX-Gateway-Token: a-token\nX-Ours: theirs"
+    for name, value in {
+        "OPENAI_CUSTOM_HEADERS": headers,
+        "OPENAI_ORG_ID": "org-mine",
+        "OPENAI_PROJECT_ID": "proj-mine",
+        "OPENAI_BASE_URL": named or "",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    async def ask(base_url: str) -> None:
+        where = Connection(base_url, "k-other", headers={"X-Ours": "ours"})
+        async with open_client(where, 10.0) as client:
+            body = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
+            await client.post("/chat/completions", body=body, cast_to=object)
+
+    with ScriptedEndpoint(lambda _: "yes") as server:
+        asyncio.run(ask(server.base_url))
+    (sent,) = server.headers
+    assert (sent["authorization"], sent["x-ours"]) == ("Bearer k-other", "ours")
+    secret = ("sk-real", "a-token", "org-mine", "proj-mine")
+    assert not any(word in json.dumps(sent) for word in secret)
 
 
 @pytest.mark.parametrize("base_url", ["http://[x", "http://127.0.0.1:port/v1", "none", "//"])

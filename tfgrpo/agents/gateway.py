@@ -23,8 +23,7 @@ import h11
 from tfgrpo.agents.orphan_guard import RUN_MARK
 from tfgrpo.agents.wire_conversation import Passed, answer_message, prompt_of, request_messages
 from tfgrpo.domains.base import Context
-from tfgrpo.model.budget import BudgetReached
-from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
+from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.model.wire_formats import LIMITS, RESPONSES, limit_of, response_id
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
@@ -211,7 +210,7 @@ class Gateway:
             recorded = await context.calls.ask(request, call_path=call_path, sample=context.sample)
         except CallFailed as error:
             return _refused(400, str(error), final=True)
-        except (BudgetReached, EndpointError) as error:
+        except TfgrpoError as error:  # the budget's, the endpoint's, the store's: the run's end
             desk.error = error
             desk.over.set()
             return _refused(403, str(error), final=True)

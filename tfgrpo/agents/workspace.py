@@ -53,9 +53,13 @@ class Workspace:
     def copy(self) -> Path:
         """Returns a new copy, to be removed with `remove`. Blocks. Raises OSError."""
         there = Path(tempfile.mkdtemp(prefix="tfgrpo-workspace-")).resolve()
-        shutil.copytree(
-            self.folder, there, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file
-        )
+        try:
+            shutil.copytree(
+                self.folder, there, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file
+            )
+        except BaseException:
+            remove(there)
+            raise
         return there
 
     def changes(self, copy: Path) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
@@ -206,6 +207,14 @@ def propose(store: Store, what: Draftsman) -> Proposal:
         }
         decide(store, PROPOSAL, f"p{number}", content)
     return get_proposal(store, f"p{number}")
+
+
+def free_branch(store: Store, kind: str) -> str:
+    """A name for the branch of a proposal that no other has, or ever had."""
+    proposed = by_subject(store, PROPOSAL).values()
+    taken = {*store.branches(), *(about[0].content["branch"] for about in proposed)}
+    names = (f"proposal/{kind}-{n}" for n in count(1))
+    return next(n for n in names if n not in taken and f"rejected/{n}" not in taken)
 
 
 def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:

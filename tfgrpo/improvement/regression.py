@@ -30,7 +30,7 @@ from tfgrpo.evaluation.scoring import (
     rewards,
 )
 from tfgrpo.evaluation.statistics import Difference
-from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
+from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, free_branch, propose
 from tfgrpo.learn.assign import out_of_turn
 from tfgrpo.learn.run_estimate import (
     PlannedAttempts,
@@ -395,7 +395,7 @@ async def _deletion(
 
 
 def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
-    branch, base = _branch(store), deletion.base
+    branch, base = free_branch(store, "regress"), deletion.base
     deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
     for recording in recordings(store, f"{branch}: {len(deleted)} no longer help"):
         with recording:
@@ -408,12 +408,6 @@ def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _De
     effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
     return propose(store, Draftsman(branch, deletion.target, "regress", base, effect, details))
-
-
-def _branch(store: Store) -> str:
-    taken = set(store.branches())
-    names = (f"proposal/regress-{n}" for n in range(1, len(taken) + 2))
-    return next(n for n in names if n not in taken and f"rejected/{n}" not in taken)
 
 
 def _error(credit: Credit) -> float:
@@ -495,8 +489,7 @@ def unused_experiences(
 def propose_expiry(store: Store, branch: str, unused: Sequence[Experience], since: str) -> Proposal:
     """Proposes to delete experiences of a branch that were not used since then."""
     base = store.tip(branch)
-    number = 1 + sum("proposal/unused-" in name for name in store.branches())
-    name = f"proposal/unused-{number}"
+    name = free_branch(store, "unused")
     gone = [Operation("DELETE", e.id, reason=f"in no prompt since {since}") for e in unused]
     for recording in recordings(store, f"{name}: {len(gone)} are not used"):
         with recording:

@@ -93,7 +93,7 @@ class Budget:
         self._unit = 1 if in_tokens else UNIT
         self._limit = round(limit * self._unit)
         self._spent = round(spent * self._unit)
-        self._reserved = self._unrecorded = self._cut_off = 0
+        self._reserved = self._unrecorded = self._cut_off = self._held = 0
         self._on_disk: AmountOnDisk | None = None
         self._sizes: dict[str, StageSizes] = {}
         self._settled: asyncio.Event | None = None
@@ -142,23 +142,38 @@ class Budget:
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
             likely = self._likely(request, price, least, most).amount
-            await self._wait_for(most, f"{request.stage} call could cost {self.format(likely)}")
+            following = f"{request.stage} call could cost {self.format(likely)}"
+            await self._wait_for(most, following, self._in_flight)
         self._set_aside(reservation.amount)
         return reservation
 
     async def hold(self, amount: int) -> None:
-        """Sets aside an amount for what is asked elsewhere, at least what is the smallest; waits
-        while others may give back enough. Raises BudgetReached."""
+        """Sets aside an amount for what an attempt asks elsewhere, at least what is the smallest,
+        until `release`; waits while others may give back enough. Raises BudgetReached."""
         while self._limit - self._spent - self._reserved < max(amount, 1):
-            await self._wait_for(max(amount, 1), f"attempt could take {self.format(amount)}")
+            following = f"attempt could take {self.format(amount)}"
+            await self._wait_for(max(amount, 1), following, self._reserved)
         self._set_aside(amount)
+        self._held += amount
 
-    async def _wait_for(self, wanted: int, following: str) -> None:
-        """Waits until there may be more to spend. Raises BudgetReached where there will be none."""
+    def release(self, amount: int) -> None:
+        """Gives back what was held. Raises StoreError."""
+        self._held -= amount
+        self.settle(Reservation(amount, 0), 0)
+
+    @property
+    def _in_flight(self) -> int:
+        """What is set aside for calls. A call does not wait for what attempts hold: they may wait
+        for calls of their own."""
+        return self._reserved - self._held
+
+    async def _wait_for(self, wanted: int, following: str, returning: int) -> None:
+        """Waits until there may be more to spend, while so much may come back. Raises BudgetReached
+        where there will be none."""
         before = self._spent, self._reserved
         if await self._extend(wanted) or before != (self._spent, self._reserved):
             return
-        if self._reserved <= 0:
+        if returning <= 0:
             raise BudgetReached(
                 f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
                 f"{self._account()}, and the next {following}",
@@ -230,7 +245,7 @@ class Budget:
         likely = self._likely(request, price, least, most)
         if likely.amount <= left:
             return likely
-        return self._last(request, price, left, least) if self._reserved <= 0 else None
+        return self._last(request, price, left, least) if self._in_flight <= 0 else None
 
     def _likely(self, request: Request, price: Price | None, least: int, most: int) -> Reservation:
         sizes = self._sizes.get(request.stage)

@@ -266,7 +266,7 @@ class Calls:
             return lambda: None
         amount = budget.cost(answer, self._price)
         await budget.hold(amount)
-        return lambda: budget.settle(Reservation(amount, 0), 0)
+        return lambda: budget.release(amount)
 
     @property
     def is_bounded(self) -> bool:
@@ -302,14 +302,17 @@ class Calls:
         try:
             return await self._retry(call)
         except BaseException:
-            if call.wasted:  # nothing will be answered, and it is paid for all the same
+            wasted, call.wasted = call.wasted, []  # a try that still answers tells its own alone
+            if wasted:  # nothing will be answered, and it is paid for all the same
                 key = digest(["tfgrpo.unusable", call.key.hex(), time.time_ns()])
-                lost = Answer("", "unusable", estimated=any(one.estimated for one in call.wasted))
-                self._start(self._record(call, key, lost))
+                lost = Answer("", "unusable", estimated=any(one.estimated for one in wasted))
+                self._start(self._record(call, key, lost, wasted))
             raise
 
-    async def _record(self, call: _Attempts, key: bytes, answer: Answer) -> None:
-        await self._journal.append(self._row(call, key, answer))
+    async def _record(
+        self, call: _Attempts, key: bytes, answer: Answer, wasted: Sequence[Answer]
+    ) -> None:
+        await self._journal.append(self._row(call, key, answer, wasted))
         if self._budget:
             self._budget.record(call.unrecorded)
             call.unrecorded = 0
@@ -399,7 +402,7 @@ class Calls:
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
             bill.unrecorded = bill.cost
-            await self._record(call, call.key, answer)
+            await self._record(call, call.key, answer, call.wasted)
             bill.unrecorded = 0
         finally:
             if self._budget:
@@ -500,9 +503,11 @@ class Calls:
             watch.end()
         return replace(answer, endpoint=member.name) if member.name else answer
 
-    def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
+    def _row(
+        self, call: _Attempts, key: bytes, answer: Answer, wasted: Sequence[Answer] = ()
+    ) -> Call:
         """A call as the journal keeps it: with the tokens of every try that was paid."""
-        paid = [answer, *call.wasted]
+        paid = [answer, *wasted]
         return Call(
             key=key,
             run=self._runs.row_id(self._conditions.run) if self._conditions.run else None,

@@ -275,8 +275,8 @@ class Endpoint:
         if refusal.status not in (400, 422):
             return False
         match = next(filter(None, (words.search(refusal.text) for words in MOST_OUTPUT)), None)
-        if match is None:
-            return False
+        if match is None or set(LIMIT_NAMES) & set(self.options.extra_body or {}):
+            return False  # what a user wrote is sent as it is
         most = int(match[1].replace(",", ""))
         limit = max(arguments.get(name, 0) for name in LIMIT_NAMES)
         if not 0 < most < limit:

@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -118,14 +118,14 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
         if where.watch is not None:
             where.watch({name.lower(): value for name, value in response.headers.items()})
 
-    async def without_bearer(request: Any) -> None:
-        _without_bearer(request)
+    async def own_headers(request: Any) -> None:
+        _own_headers(where, request)
 
     return openai.AsyncOpenAI(
         http_client=openai.DefaultAsyncHttpxClient(
             **_transport(where, timeout),
             event_hooks={
-                "request": [without_bearer] if _keyed(where) else [],
+                "request": [own_headers],
                 "response": [responses.read_body, watch],
             },
         ),
@@ -141,7 +141,7 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
     client = openai.OpenAI(
         http_client=openai.DefaultHttpxClient(
             **_transport(where, LISTING),
-            event_hooks={"request": [_without_bearer] if _keyed(where) else []},
+            event_hooks={"request": [partial(_own_headers, where)]},
         ),
         **_client(where, LISTING),
     )
@@ -198,7 +198,7 @@ def _client(where: Connection, timeout: float) -> dict[str, Any]:
     # A connection that is kept may hold what answers no request of ours: the next request on it
     # would take that for its answer.
     headers: dict[str, Any] = {"Connection": "close", **where.headers}
-    # Named, so that the client looks for none in the environment.
+    # Named, so that the client takes no address of the environment's.
     parts = urlsplit(where.base_url or f"https://{OPENAI_HOST}/v1")
     query: dict[str, object] = dict(parse_qsl(parts.query))
     base_url = urlunsplit(parts._replace(query=""))
@@ -220,8 +220,21 @@ def _keyed(where: Connection) -> bool:
     return API_VERSION in named and bool(where.api_key)
 
 
-def _without_bearer(request: Any) -> None:
-    request.headers.pop("authorization", None)
+def _own_headers(where: Connection, request: Any) -> None:
+    """Leaves out what the client takes from the environment for OpenAI, elsewhere than there."""
+    named = os.environ.get("OPENAI_BASE_URL", "").rstrip("/")
+    is_named = bool(named) and (where.base_url or "").rstrip("/") == named
+    if not is_named and not f".{host_of(where.base_url)}".endswith(f".{OPENAI_HOST}"):
+        lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+        foreign = [line.partition(":")[0].strip().lower() for line in lines]
+        ours = {name.lower(): value for name, value in where.headers.items()}
+        ours["authorization"] = ours.get("authorization", f"Bearer {where.api_key or 'none'}")
+        for name in (*foreign, "openai-organization", "openai-project"):
+            request.headers.pop(name, None)
+            if name in ours:
+                request.headers[name] = ours[name]
+    if _keyed(where):
+        request.headers.pop("authorization", None)
 
 
 def _transport(where: Connection, timeout: float) -> dict[str, Any]:

@@ -195,7 +195,8 @@ def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> T
     cached = cached or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's own name
     reasoning = _count(field(usage, "completion_tokens_details"), "reasoning_tokens")
     beyond = _count(usage, "total_tokens") - prompts - completion
-    if not reasoning and beyond > 0 and counts[0] and counts[1]:  # Gemini counts its thinking apart
+    apart = beyond > 0 and reasoning in (0, beyond)  # as Gemini and Grok count their thinking
+    if apart and counts[0] and counts[1]:
         reasoning, completion = beyond, completion + beyond
     elif not reasoning and thought:
         reasoning = min(count_tokens(thought), completion)

@@ -59,26 +59,35 @@ def settle(store: Store, running: Experiment) -> Settled | None:
     return Settled(running.name, ended.state, why)
 
 
-def settle_all(path: str) -> list[Settled]:
+def settle_all(path: str) -> list[Settled | str]:
     """Settles the experiments in a store that may be settled by themselves, each in the name of
-    who started it. Raises StoreError."""
-    settled = []
+    who started it; returns those that are, and why others cannot be. Raises StoreError."""
+    settled: list[Settled | str] = []
     with Store.open(path) as store:
         due = [one for one in experiments(store) if one.state == RUNNING and one.plan.auto]
     for one in due:
         with Store.open(path, author=f"{one.author} (auto)") as store:
-            if at_work(store, one.control.revision) == one:
-                done = settle(store, one)
-                settled += [done] if done is not None else []
+            try:
+                done = settle(store, one) if at_work(store, one.control.revision) == one else None
+            except InvalidOperation:  # somebody has just ended it
+                continue
+            except TfgrpoError as error:  # the others have their turn
+                settled.append(f"experiment {one.name} is not settled: {error}")
+                continue
+            settled += [done] if done is not None else []
     return settled
 
 
 def main(path: str) -> None:
     """Settles what can be in the store at `path`, and says what, to the webhook of the environment
     too: for a process of its own."""
-    webhook = os.environ.get(WEBHOOK)
+    webhook, failed = os.environ.get(WEBHOOK), False
     try:
         for one in settle_all(path):
+            if isinstance(one, str):
+                complain(one)
+                failed = True
+                continue
             text = f"experiment {one.name} was {one.state}: {one.why}"
             complain(text)
             if webhook:
@@ -88,6 +97,8 @@ def main(path: str) -> None:
                     complain(f"the webhook was not told: {trouble}")
     except TfgrpoError as error:
         complain(f"experiments are not settled: {error}")
+        failed = True
+    if failed:
         sys.exit(1)
 
 

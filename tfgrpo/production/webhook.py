@@ -24,6 +24,7 @@ def checked_webhook(url: str) -> str:
 def post_webhook(url: str, event: Mapping[str, object]) -> str | None:
     """Tells an address of an event; returns why that failed, None where it did not. The address
     itself, which is often a secret, is not in it."""
+    from http.client import HTTPException
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 
@@ -33,4 +34,6 @@ def post_webhook(url: str, event: Mapping[str, object]) -> str | None:
             pass  # what it answers is not read: it may take for ever
     except (URLError, OSError, ValueError) as error:
         return str(getattr(error, "reason", error))
+    except HTTPException as error:  # what answers is no HTTP; its words may have the address
+        return type(error).__name__
     return None

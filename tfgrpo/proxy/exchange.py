@@ -67,7 +67,7 @@ class Exchange(Asker):
         """Whether the answer goes on in chunks, once it has begun."""
         self._out: list[bytes] = []
         self._tried = 0
-        self._over = False
+        self._over = self._is_whole = False
         proxy.open += 1
 
     @property
@@ -82,7 +82,7 @@ class Exchange(Asker):
         request = self.request
         try:
             self._admit()
-            self._streaming = body is None
+            self._streaming, self._is_whole = body is None, body is not None
             if body is None:
                 self.proxy.note_passed(request)
             else:
@@ -144,6 +144,9 @@ class Exchange(Asker):
 
     def feed_end(self) -> None:
         """The body is whole."""
+        self._is_whole = True
+        if self._connection is not None:
+            self._connection.is_sent = True
         if self.request.chunked:
             self._pass_on(b"0\r\n\r\n")
 
@@ -223,6 +226,9 @@ class Exchange(Asker):
         except OSError as error:
             self._unreached(error)
             return
+        except Exception:  # such as a name that no host can have
+            self._fail()
+            return
         if self._over:
             connection.leave()
         else:
@@ -240,6 +246,7 @@ class Exchange(Asker):
         self.call.tries += 1
         self.call.provider = self.upstream.name
         connection.ask(self, self._wire, self._body, headless=self.request.method == b"HEAD")
+        connection.is_sent = self._is_whole
         if self._streaming:
             self._wire = b""
             self.client.hold(False)

@@ -39,6 +39,8 @@ class PassedSocket(Exchange, asyncio.Protocol):
         call.model = next(iter(query.get("model", ())), None)
         try:
             self._admit()
+            if self.proxy.desk is not None:
+                self.proxy.desk.check(call, request)
         except BadRequest as refusal:
             request.keep_alive = False
             self._refuse(refusal.status, str(refusal), refusal.after)
@@ -55,6 +57,9 @@ class PassedSocket(Exchange, asyncio.Protocol):
         except OSError as error:
             self.request.keep_alive = False
             self._unreached(error)
+        except Exception:  # such as a name that no host can have
+            self.request.keep_alive = False
+            self._fail()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The provider is reached: it gets the request, and what the client has sent since."""

@@ -58,12 +58,16 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.asker: Asker | None = None
         self.idle_since = 0.0
+        self.is_sent = True
         self._used = 0
         self._parser = httptools.HttpResponseParser(self)
 
     def ask(self, asker: Asker, head: bytes, body: bytes, *, headless: bool = False) -> None:
-        """Sends a request, or the beginning of one. `headless`: no body follows the answer."""
+        """Sends a request, or the beginning of one: `is_sent` says whether that is all of it, as
+        the next request would be read as what is missing. `headless`: no body follows the
+        answer."""
         assert self.transport is not None
+        self.is_sent = True
         self.asker = asker
         self.headless = headless
         self._headers: Headers = []
@@ -101,7 +105,7 @@ class UpstreamConnection(asyncio.Protocol):
             asker.flush()
         else:
             self.asker = None
-            if self._lasting:
+            if self._lasting and self.is_sent:
                 self._pool.keep(self._upstream, self)
             elif self.transport is not None:
                 self.transport.close()

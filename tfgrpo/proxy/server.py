@@ -57,6 +57,7 @@ class Proxy:
         self.kinds = Kinds(self.pool)
         self.upstreams = settings.upstreams
         self._route()
+        self._ledger_path: str | None = None
         self.desk: Desk | None = None
         if settings.has_keys or settings.budgets:
             self.desk = Desk(settings, self._ledger())
@@ -91,8 +92,14 @@ class Proxy:
             self.router, self.exchange = Router(self.settings), RoutedExchange
 
     def _ledger(self) -> str:
-        """Returns where keys and spending are: beside the default library's store."""
-        return ledger_path(located(self.settings.libraries[self.settings.default].store))
+        """Returns where keys and spending are, for as long as this process lives: beside the store
+        of the library that was the default at its start, or of the first where that was none."""
+        if self._ledger_path is None:
+            named = self.settings.default.partition("@")[0]
+            libraries = self.settings.libraries
+            library = libraries.get(named) or next(iter(libraries.values()))
+            self._ledger_path = ledger_path(located(library.store))
+        return self._ledger_path
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the

@@ -220,6 +220,7 @@ class Telemetry:
             self._complain("the collector is too slow")
 
     def _work(self) -> None:
+        from http.client import HTTPException
         from urllib.error import URLError
         from urllib.request import Request, urlopen
 
@@ -232,6 +233,8 @@ class Telemetry:
                     self._trouble = False
             except (URLError, OSError, ValueError) as error:
                 self._complain(error)
+            except HTTPException as error:  # as the port for gRPC answers
+                self._complain(f"what answers is no HTTP ({type(error).__name__})")
 
     def _complain(self, why: object) -> None:
         if not self._trouble:
@@ -385,7 +388,8 @@ def exposition(totals: Sums, gauges: Sums) -> str:
         ]
         for (series, labels), value in sorted(samples, key=_order):
             pairs = ",".join(f'{k}="{_escaped(v)}"' for k, v in json.loads(labels).items())
-            lines.append(f"{series}{{{pairs}}} {value:g}" if pairs else f"{series} {value:g}")
+            labelled = f"{series}{{{pairs}}}" if pairs else series
+            lines.append(f"{labelled} {int(value) if value == int(value) else repr(value)}")
     return "\n".join(lines) + "\n"
 
 
