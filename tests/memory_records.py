@@ -112,9 +112,10 @@ class MemoryRecords:
         rows = sorted(self._rewarded(run, samples), key=lambda row: row[1:4])
         for row in rows:
             if upto is None or row.step <= upto:
-                without = row.verdict.get("without")
-                rest = None if without is None else json.dumps(without), row.verdict.get(name, "")
-                yield RewardRow(*row[1:5], row.reward or 0.0, *rest)
+                there = (row.verdict.get(one) for one in ("without", "belongs"))
+                lists = (None if one is None else json.dumps(one) for one in there)
+                kind = row.verdict.get(name, "")
+                yield RewardRow(*row[1:5], row.reward or 0.0, *lists, kind)
 
     def _rewarded(self, run: int, samples: int) -> list[RolloutRow]:
         rows = self._kept.rollouts.values()

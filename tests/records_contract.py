@@ -354,6 +354,7 @@ class RecordsContract:
         one, two = made(port, run("R")).id, made(port, run("S")).id
         records = port.records
         odd = {"kind": 'a "kind": ü', "without": ["x", "ü"], "answer": '"without":'}
+        odd |= {"belongs": ["ü", "x for y@1"]}
         rows = [
             rollout(one, 0, problem="q", step=1, verdict=odd),
             rollout(one, 1, step=1, verdict={"answer": '"kind": "without":'}),
@@ -372,6 +373,7 @@ class RecordsContract:
             (1, "q", 0, 0, 1.0, odd["kind"]),
         ]
         assert [json.loads(row.without or "null") for row in found] == [[], None, ["x", "ü"]]
+        assert [json.loads(r.belongs or "null") for r in found] == [None, None, odd["belongs"]]
         assert [row.reward for row in early] == [0.25]
         assert records.reward_steps(one, 100, None) == [(0, 0), (1, 0)]
         assert records.reward_steps(one, 100, 0) == [(0, 0)]

@@ -29,6 +29,7 @@ from tfgrpo.learn.decide import ByChance, Decisions
 from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
@@ -95,6 +96,10 @@ def test_what_helps_enters_with_its_effect_and_nothing_else_does(make: Callable[
         (credit,) = credits(store, store.tip("main"))
         assert credit.credit is not None
         assert credit.credit.effect > 0
+        rows = [r for r in store.runs.rollouts(store.runs.get("run")) if r.sample < CONFIRMING]
+        places = [[one.split()[0] for one in row.verdict.get("belongs", ())] for row in rows]
+        tried = sum(credit.experience.id in there for there in places)
+        assert credit.credit.present + credit.credit.absent == tried < len(rows)
     events = pool_events(desk.path)
     assert ("ADD", HARMS) in events
     assert any(op == "DELETE" for op, _ in events)

@@ -17,7 +17,7 @@ from proxy_fixtures import counting_provider as provider
 from test_traffic import recorded, run
 from waiting import until
 
-from tfgrpo.proxy.keys_and_limits import Rates
+from tfgrpo.proxy.keys_and_limits import Rates, Spending, SpendingSettings
 from tfgrpo.proxy.proxy_settings import (
     ProxySettings,
     SpendLimit,
@@ -27,6 +27,7 @@ from tfgrpo.proxy.proxy_settings import (
 )
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget, ledger_path
+from tfgrpo.store.activity.traffic import CallRecord
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.opening import open_ledger
 
@@ -297,3 +298,24 @@ def test_an_expired_key_is_refused(settings: ProxySettings, store: Store) -> Non
             (one,) = ledger.virtual_keys()
             ledger.change_key("trial", one.limits._replace(expires=1))
         assert ask(proxy, key) == 401
+
+
+def test_who_is_counted_by_no_budget_is_told_once_for_each_model(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "ledger.db"
+    spending = Spending(SpendingSettings(str(path), {}, [], None, "support"), said.append)
+    blank = CallRecord(*[None] * len(CallRecord._fields))  # type: ignore[arg-type]
+    streamed = blank._replace(
+        time=1, status=200, model="gpt-4o", provider="https://api.openai.com/v1", key="shop"
+    )
+    counted = streamed._replace(prompt_tokens=1000, completion_tokens=1000)
+    unpriced = counted._replace(model="nobody-knows-me")
+    for calls in ([streamed] * 3, [counted, unpriced], [streamed, unpriced]):
+        spending.add(calls)
+    spending.close()
+    tokens, price = said
+    assert "gpt-4o" in tokens
+    assert "stream_options.include_usage" in tokens
+    assert "the price of nobody-knows-me" in price
+    with closing(open_ledger(str(path))) as ledger:
+        assert 0 < ledger.spent("")["key:shop", "1970-01-01"] < 0.1

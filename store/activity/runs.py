@@ -247,8 +247,9 @@ class AttemptTail(NamedTuple):
 
 
 class RewardRow(NamedTuple):
-    """An attempt with its reward, the ids that its prompt went without (JSON, None without any),
-    and what its verdict has under some other name ("" for nothing)."""
+    """An attempt with its reward, the ids that its prompt went without and what belonged to its
+    problem (JSON, None without any), and what its verdict has under some other name ("" for
+    nothing)."""
 
     step: int
     problem: str
@@ -256,6 +257,7 @@ class RewardRow(NamedTuple):
     version: int
     reward: float
     without: str | None
+    belongs: str | None
     kind: str
 
 

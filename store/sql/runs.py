@@ -187,13 +187,13 @@ class SqlRecords(ABC):
 
         rows = self._port.stream(
             f"select step, problem, sample, version, reward, {member('without')},"
-            f" {member(name) if name else 'null'} from @.rollouts"
+            f" {member('belongs')}, {member(name) if name else 'null'} from @.rollouts"
             f" where run = ? and step <= ? and {COUNTED} order by step, problem, sample",
             (run, LAST_STEP if upto is None else upto, samples),
         )
         for row in rows:
-            check_row(row, "isiirSS", "rollouts")
-            yield RewardRow._make((*row[:6], row[6] or ""))
+            check_row(row, "isiirSSS", "rollouts")
+            yield RewardRow._make((*row[:7], row[7] or ""))
 
     # Calls:
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, Places, estimate
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
@@ -55,10 +57,12 @@ class RecordedAttempts:
         ]
         """The steps that there are attempts of, in the order in which they are read."""
         units: dict[int, list[str]] = {}
+        self._examples: set[str] = set()
         for one in self.steps:
             if one.version not in units:
                 library = store.library(store.version(one.version))
                 units[one.version] = [unit(experience) for experience in library]
+                self._examples |= {e.id for e in library.readable if is_example(e.text)}
         self._ids = sorted({name for names in units.values() for name in names})
         places = {name: place for place, name in enumerate(self._ids)}
         self._columns = {
@@ -110,18 +114,25 @@ class RecordedAttempts:
         for row in rows:
             if row.kind or not apart:
                 groups.setdefault(row.kind or "" if apart else "", []).append(row)
+        places = {id: place for place, id in enumerate(ids)}
         for group, some in groups.items():
-            yield _chunk((group, part, lot), columns, ids, some)
+            yield _chunk((group, part, lot), columns, places, self._examples, some)
 
 
 def _chunk(
     of: tuple[str, int, tuple[str, int]],
     columns: Places,
-    names: Sequence[str],
+    places: Mapping[str, int],
+    examples: AbstractSet[str],
     rows: Sequence[RewardRow],
 ) -> Chunk:
-    places = {name: place for place, name in enumerate(names)}
+    """What some attempts of one library were shown. A candidate that was not tried at a problem was
+    in no prompt there, and nothing is known of it; where some are tried, no word of it is none."""
     present = np.ones((len(rows), len(columns)))
+    known = np.full(len(columns), float(len(rows)))
+    untried: dict[str | None, list[int]] = {}
+    if all(row.belongs is None for row in rows):
+        untried[None] = []
     at: list[int] = []
     absent: list[int] = []
     for number, row in enumerate(rows):
@@ -130,9 +141,15 @@ def _chunk(
             out = [places[id] for id in ids if id in places]
             absent += out
             at += [number] * len(out)
+        if row.belongs not in untried:
+            tried = {name.partition(" ")[0] for name in json.loads(row.belongs or "[]")} | examples
+            untried[row.belongs] = [place for id, place in places.items() if id not in tried]
+        out = untried[row.belongs]
+        absent += out
+        at += [number] * len(out)
+        known[out] -= 1.0
     present[at, absent] = 0.0
     problems = [row.problem for row in rows]
-    known = np.full(len(columns), float(len(rows)))
     rewards = np.array([row.reward for row in rows])
     return Chunk(*of, columns, present, known, problems, problems, rewards)
 

@@ -204,6 +204,9 @@ class SpendingSettings(NamedTuple):
     """The library that a revision alone is of."""
 
 
+USAGE = "a stream says them where the client asks for stream_options.include_usage"
+
+
 class Spending:
     """Adds calls up. `tell` is called with a line for the log."""
 
@@ -225,9 +228,12 @@ class Spending:
             dollars = self._dollars.of(call)
             if dollars is None:
                 model = f"{call.model} at {call.provider}"
-                if model not in self._unknown and call.prompt_tokens is not None:
-                    self._unknown.add(model)
-                    self._tell(f"the price of {model} is not known: no budget counts it")
+                why = f"the price of {model} is not known: no budget counts it"
+                if call.prompt_tokens is None:
+                    why = f"a call of {model} says no tokens: no budget counts it ({USAGE})"
+                if why not in self._unknown:
+                    self._unknown.add(why)
+                    self._tell(why)
                 continue
             day = time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6))
             library = (call.library or "none").partition("@")[0] or self._settings.home
