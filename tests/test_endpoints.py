@@ -213,6 +213,25 @@ def test_where_nobody_is_the_run_stops_as_with_one(
         asyncio.run(asked(calls, *(f"a{n}" for n in range(8))))
 
 
+@pytest.mark.parametrize("one_answers", [False, True])
+def test_a_wait_of_a_day_that_all_ask_for_stops_the_run_and_that_of_one_does_not(
+    tmp_path: Path, one_answers: bool
+) -> None:
+    quota = Reply({"error": {"message": "quota"}}, status=429, headers={"Retry-After": "86400"})
+    with (
+        ScriptedEndpoint(lambda _: quota) as one,
+        ScriptedEndpoint(lambda _: "yes" if one_answers else quota) as two,
+        opened_calls(tmp_path, one.base_url, fleet=fleet([one, two]), patience=5.0) as calls,
+    ):
+        asking = asyncio.wait_for(asked(calls, *"abcdefgh"), 60)
+        if one_answers:
+            assert len(set(asyncio.run(asking))) == 1
+        else:
+            with pytest.raises(EndpointError, match="every endpoint asks for a wait"):
+                asyncio.run(asking)
+        assert len(one.requests) <= 8
+
+
 def test_what_waits_at_a_slow_one_goes_to_one_that_is_free(tmp_path: Path) -> None:
     slow, fast = ScriptedEndpoint(lambda _: "fine", delay=0.4), ScriptedEndpoint(lambda _: "fine")
     with slow as one, fast as two:

@@ -253,6 +253,13 @@ class Fleet:
         if trouble.kind in ("limit", "trouble"):
             member.heard = time.monotonic()
         member.throttle.troubled(entered, trouble)
+        if self.shared and (trouble.after or 0.0) > self._patience:
+            latest = time.monotonic() + self._patience
+            member.throttle.turn_away()
+            if all(one.throttle.closed_until > latest for one in self.members):
+                wait = f"a wait of more than {self._patience:g} s"
+                self._give_up(f"every endpoint asks for {wait}: {trouble}")
+            return
         if not self.shared or member.throttle.healthy:
             return
         if any(one.throttle.healthy for one in self.members):
@@ -262,9 +269,11 @@ class Fleet:
         waited = time.monotonic() - since
         never = all(one.throttle.never_answered for one in self.members)
         if never or waited >= self._patience:
-            reason = f"gave up {len(self.members)} endpoints without one answer: {trouble}"
-            for one in self.members:
-                one.throttle.give_up(reason)
+            self._give_up(f"gave up {len(self.members)} endpoints without one answer: {trouble}")
+
+    def _give_up(self, reason: str) -> None:
+        for one in self.members:
+            one.throttle.give_up(reason)
 
     def watch(self, member: Member, entered: float, limit: asyncio.Timeout) -> Watch:
         """Ends a limit early where its endpoint answers nothing that entered then or later."""
