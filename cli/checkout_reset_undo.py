@@ -42,7 +42,7 @@ def checkout(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo checkout v1
-      tfgrpo checkout -b web
+      tfgrpo checkout -b try
       tfgrpo checkout main --format prompt -o -
     """
     store = app.store

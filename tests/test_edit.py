@@ -274,21 +274,24 @@ def test_an_edit_of_what_somebody_else_edited_meanwhile_is_kept_and_merged_later
 
 
 def killed(folder: Path, environment_: dict[str, str]) -> Path:
-    """Kills an edit while its editor is open, which is left to itself; returns the draft."""
+    """Kills an edit while its editor is open, which ends after that; returns the draft."""
     before = set(left(folder))
-    os.mkfifo(folder / "open")
+    for name in ("open", "close"):
+        os.mkfifo(folder / name)
     process = subprocess.Popen([TFGRPO, "edit"], cwd=folder, env=environment(**environment_))
     (folder / "open").read_bytes()
     process.kill()
     process.wait()
-    (folder / "open").unlink()
+    (folder / "close").write_bytes(b"")
+    for name in ("open", "close"):
+        (folder / name).unlink()
     return (set(left(folder)) - before).pop() / "draft.md"
 
 
 def test_a_draft_that_a_kill_has_left_goes_with_the_next_and_a_changed_one_is_named(
     shop: Cli, editor: Editor, tmp_path: Path
 ) -> None:
-    opened = f': > "{tmp_path}/open"'
+    opened = f': > "{tmp_path}/open"; cat "{tmp_path}/close"'
     killed(tmp_path, editor(opened))
     other = editor(f'echo "- Words." >> "$1"; {opened}')
     changed = killed(tmp_path, other)
