@@ -20,8 +20,11 @@ from test_proxy import CHAT
 from test_traffic import KEY, ask
 from waiting import until
 
+from tfgrpo.production.webhook import post_webhook
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.telemetry import CALL_SECONDS, TOKENS, Telemetry, exposition
 from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import CallRecord
 
 PATHS = {b"/v1/traces", b"/v1/logs", b"/v1/metrics"}
 
@@ -216,3 +219,28 @@ def test_a_collector_that_is_gone_delays_nothing(
                 assert proxy.ask(post(CHAT, b'{"messages":[]}')).startswith(b"HTTP/1.1 200 ")
             until(lambda: "telemetry is not sent" in caplog.text)
     assert caplog.text.count("telemetry is not sent") == 1
+
+
+def test_sums_are_told_to_the_last_digit() -> None:
+    """The rate of a counter is what its last digits say."""
+    sums = {(TOKENS, json.dumps({"type": "input"})): 12_345_678_901.0, (CALL_SECONDS, "{}"): 0.1}
+    lines = exposition(sums, {}).splitlines()
+    assert f'{TOKENS}{{type="input"}} 12345678901' in lines
+
+
+def test_what_answers_no_http_is_told_and_the_next_message_is_sent() -> None:
+    """A collector's port for gRPC answers so, and a webhook may."""
+    said: list[str] = []
+    blank = CallRecord(*[None] * len(CallRecord._fields))  # type: ignore[arg-type]
+    call = blank._replace(
+        id="call-1", time=1, latency=1, first=1, added=0, status=200, model="m", route="/v1/x"
+    )
+    with Provider(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\r\n") as other:
+        why = post_webhook(f"http://127.0.0.1:{other.port}/a-secret", {"event": "x"})
+        assert why == "BadStatusLine"
+        telemetry = Telemetry(f"http://127.0.0.1:{other.port}", said.append)
+        for sent in (2, 3):
+            telemetry.send_calls([call])
+            until(lambda sent=sent: len(other.received) == sent and bool(said))
+    assert len(said) == 1
+    assert "no HTTP" in said[0]

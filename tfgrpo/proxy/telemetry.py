@@ -389,7 +389,7 @@ def exposition(totals: Sums, gauges: Sums) -> str:
         for (series, labels), value in sorted(samples, key=_order):
             pairs = ",".join(f'{k}="{_escaped(v)}"' for k, v in json.loads(labels).items())
             labelled = f"{series}{{{pairs}}}" if pairs else series
-            lines.append(f"{labelled} {int(value) if value == int(value) else repr(value)}")
+            lines.append(f"{labelled} {int(value) if float(value).is_integer() else value!r}")
     return "\n".join(lines) + "\n"
 
 
