@@ -24,6 +24,7 @@ from tfgrpo.improvement.proposals import (
     propose,
     reject,
 )
+from tfgrpo.improvement.regression import propose_expiry
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.activity.decisions import decisions
@@ -93,6 +94,18 @@ def test_a_proposal_waits_and_shows_its_changes_and_its_evidence(store: Store) -
     assert (listed["id"], listed["effect"]["mean"]) == (id, 0.2)
     assert listed["made"].endswith(("Z", "+00:00"))
     assert "2 additions" in run("proposal", "list")
+
+
+def test_the_branch_of_a_proposal_has_a_name_that_no_other_ever_had(store: Store) -> None:
+    unused = store.library("prod").readable
+    made = [propose_expiry(store, "prod", unused[:1], "spring") for _ in range(2)]
+    run("proposal", "accept", made[0].id, "--why", "nobody used it")
+    made.append(propose_expiry(store, "prod", store.library("prod").readable[:1], "autumn"))
+    run("proposal", "reject", made[1].id, "--why", "it is gone")
+    run("proposal", "reject", made[2].id, "--why", "it is used")
+    made.append(propose_expiry(store, "prod", store.library("prod").readable[:1], "winter"))
+    assert len({one.branch for one in made}) == 4
+    assert [get_proposal(store, one.branch).id for one in made] == [one.id for one in made]
 
 
 def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None:

@@ -229,6 +229,20 @@ def test_a_budget_that_stops_holds_on_every_path(settings: ProxySettings, store:
         until(lambda: spent(store, "all") > 0)
         for path in (CHAT, "/v1/embeddings", "/v1/files", "/v1/realtime"):
             assert ask(proxy, "sk-own", path) == 402, path
+        upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        head = f"GET /v1/realtime HTTP/1.1\r\nHost: localhost\r\n{upgrade}"
+        keyed = f"{head}Sec-WebSocket-Key: eA==\r\nAuthorization: Bearer sk-own\r\n\r\n"
+        assert proxy.ask(keyed.encode())[9:12] == b"402", "a socket costs most"
+
+
+@pytest.mark.parametrize("default", ["d@main", "none"])
+def test_keys_are_beside_a_store_whatever_the_default_library_is(
+    settings: ProxySettings, store: Store, default: str
+) -> None:
+    key = new(store, "shop")
+    with ProxyThread(replace(settings, default=default)) as proxy:
+        assert ask(proxy, key) == 200
+        until(lambda: spent(store, "key:shop") > 0)
 
 
 def test_a_webhook_that_is_away_is_told_later(
