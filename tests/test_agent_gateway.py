@@ -23,6 +23,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.client import Calls
 from tfgrpo.store import ROOT
+from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import Experience, Library
 
 LESSON = 'Look it up first, then "answer" briefly — ja.'
@@ -343,6 +344,22 @@ def test_a_budget_bounds_an_agent_and_ends_it(tmp_path: Path, verifier: Verifier
         assert asked * sum(USAGE) <= 1000
         assert 5 < asked < 17
         assert not ended or "budget" in ended[0]
+
+
+def test_an_answer_that_cannot_be_recorded_ends_the_run_and_is_asked_for_once(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise StoreError("cannot write: no space left on the disk")
+
+    with (
+        WireEndpoint(lambda path, body: "12") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        monkeypatch.setattr(rig.calls, "_record", full)
+        with pytest.raises(StoreError, match="no space left"):
+            rig.attempt(by_chat)
+        assert len(server.requests) == 1
 
 
 def test_an_agent_that_hangs_or_breaks_fails_alone(tmp_path: Path, verifier: Verifier) -> None:

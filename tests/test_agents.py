@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from scripted import LESSON, ScriptedEndpoint, restless, stage, teachable, write
 
 import tfgrpo
 from tfgrpo import AgentContext, Attempt
+from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import Problem
 
 ONCE = {"epochs": 2, "batch_size": 4, "group_size": 4, "model": "m", "policy": "paper"}
@@ -251,3 +253,24 @@ def test_an_agent_finds_the_other_fields_of_a_row_and_none_that_is_called_as_ans
     tfgrpo.train_sync([row], **where(endpoint, ".", agent=looks, keep_going=True))
     assert found
     assert all(one == {"repo": {"name": "sums"}, "level": 3} for one in found)
+
+
+def test_a_copy_that_fails_half_way_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    for folder in (home, temporary):
+        folder.mkdir()
+    for name in ("a", "b"):
+        (home / name).write_text(name)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    workspace = Workspace(home, 1 << 20)
+
+    def fails(source: str, target: str) -> None:
+        Path(target).write_text("half")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("tfgrpo.agents.workspace._copy_file", fails)
+    with pytest.raises(OSError, match="no space"):
+        workspace.copy()
+    assert list(temporary.iterdir()) == []
