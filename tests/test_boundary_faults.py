@@ -259,7 +259,8 @@ with PowerDevice(folder) as device:
 def test_a_disk_whose_user_was_killed_is_taken_away(
     which: str, disk: PowerDevice, tmp_path: Path
 ) -> None:
-    """By what serves it, or by whoever uses the next."""
+    """By what serves it, or by whoever uses the next: where other tests run beside these, that may
+    be one of theirs."""
     there, other = tmp_path / "there", tmp_path / "other"
     there.mkdir()
     other.mkdir()
@@ -273,7 +274,6 @@ def test_a_disk_whose_user_was_killed_is_taken_away(
         user.kill()
     if which == "both":
         until(lambda: not Path(f"/proc/{server}").exists())
-        assert len(left_in(there)) == 3
         with PowerDevice(other):
             assert left_in(other)
             until(lambda: not left_in(there))
