@@ -324,6 +324,8 @@ def _import_attempts(app: App, given: Given) -> None:
 def _import_git(app: App, given: Given) -> None:
     from tfgrpo import mirror
 
+    if given.dry_run:
+        raise click.UsageError("--dry-run is for files of experiences and settings")
     returned = mirror.bring_back(app.store, given.folder)
     app.write_library()
     if given.as_json:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tfgrpo.author import default_author
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
@@ -137,7 +136,7 @@ def feedback(app: App, given: Given) -> None:
     with opened(app) as log:
         about = recent_call(log, given.call)
         id, now = about.id, time.time_ns() // 1000
-        who, scales = default_author(), log.scales()
+        who, scales = app.author(), log.scales()
         checked = checked_feedback(id, words, author=who, time=now, scales=scales)
         checked = clean_feedback(checked)
         log.add_feedback(checked, sums_of_feedback(checked, about))

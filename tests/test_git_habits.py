@@ -311,3 +311,9 @@ def test_checkout_b_makes_a_branch_at_head_where_no_revision_is_given(shop: Verb
     assert f"HEAD is at {at}" in shop("checkout", "-b", "fresh").out
     assert "* fresh" in shop("branch").out
     assert shop("checkout").code == 2
+
+
+def test_an_import_of_a_mirror_has_no_dry_run(shop: Verb) -> None:
+    refused = shop("import", "git", "mirror", "--dry-run")
+    assert refused.code == 2
+    assert "--dry-run is for files" in refused.err

@@ -87,7 +87,7 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
         data=dataset.name,
         data_digest=problems.digest(problems.load(dataset, ground_truth=False)),
         models=ModelSettings(model=MODEL),
-        group_size=max(groups.values()),
+        group_size=max([2, *groups.values()]),
         batch_size=len(ids),
         epochs=1,
         branch=store.head.branch or "main",
