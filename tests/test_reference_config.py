@@ -9,6 +9,7 @@ import pytest
 from conftest import Cli, one_line_error
 
 from tfgrpo.interchange import UnreadableLibrary
+from tfgrpo.interchange.formats.youtu_agent import without_secrets
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 
@@ -204,3 +205,32 @@ def test_the_command_writes_settings_and_never_over_others(
     assert tomllib.loads((tmp_path / "tfgrpo.toml").read_text())["train"]["group_size"] == 4
     again = cli("import", "reference-config", str(configs), ok=False)
     one_line_error(again, "there is already a tfgrpo.toml", "--dry-run")
+
+
+def test_no_key_is_copied_wherever_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "practice:\n  epochs: 2\n"
+        "evaluation:\n  judge_model:\n    model_provider:\n      api_key: sk-REALKEY1234567890\n"
+        "agent:\n  toolkits:\n    search:\n      env:\n        SERPER_API_KEY: abcd-serper-key\n"
+        "        clientSecret: hush-hush\n      url: postgresql://ann:hunter2@db/prod\n"
+    )
+    found = translated(file)
+    told = found.toml + "\n".join(found.left)
+    assert not [w for w in ("REALKEY", "abcd-serper", "hush-hush", "hunter2") if w in told]
+    assert "a key or a password, which is not copied" in told
+
+
+def test_no_key_of_a_toolkit_is_kept() -> None:
+    arguments = ["-m", "server", "postgresql://ann:hunter2@db/prod", "--key", "abcdefghijkl"]
+    config = {
+        "mcp": {"args": [*arguments, "--api-key=qwertyuiop", "--verbose"], "clientSecret": "hush"},
+        "env": {"openaiApiKey": "zxcvbnm", "maxTokens": 5},
+    }
+    removed: list[str] = []
+    kept = without_secrets(config, "", removed)
+    expected = {"mcp": {"args": ["-m", "server", "--key", "--verbose"]}, "env": {"maxTokens": 5}}
+    assert kept == expected
+    assert set(removed) == {
+        *("mcp.args.2", "mcp.args.4", "mcp.args.5", "mcp.clientSecret", "env.openaiApiKey"),
+    }

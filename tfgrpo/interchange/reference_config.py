@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import SourceFile, UnreadableLibrary
 from tfgrpo.interchange.formats import labelled_lines
+from tfgrpo.interchange.formats.youtu_agent import is_secret
 
 DEEPEST = 6
 """How many files deep `defaults` is followed."""
@@ -95,7 +96,9 @@ class _Translator:
         self._tools()
         for key in sorted(self._settings):
             value = self._settings[key]
-            if value not in (None, "", [], {}):
+            if is_secret(key.rpartition(".")[2], value):
+                self._left.append(f"{key}: a key or a password, which is not copied")
+            elif value not in (None, "", [], {}):
                 shown = json.dumps(value, ensure_ascii=False, default=str)[:60]
                 why = ANSWERED.get(key, "has no counterpart here")
                 self._left.append(f"{key} = {shown}: {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import Content, Format, Skipped, SourceFile
@@ -64,20 +65,44 @@ def read(source: SourceFile) -> Content:
     )
 
 
+def is_secret(name: str, value: object) -> bool:
+    """Whether a setting of that name, in whatever case, may be a secret; or by what it is."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    named = value not in (None, "", [], {}) and SECRET.search(words) is not None
+    return named or (isinstance(value, str) and PASSWORD.search(value) is not None)
+
+
+def _argument_is_secret(arguments: list[Any], number: int) -> bool:
+    """Whether one of a command's arguments may be a secret: by itself, or by its option."""
+    one, before = arguments[number], arguments[number - 1] if number else None
+    if not isinstance(one, str):
+        return False
+    option, equals, rest = one.partition("=")
+    if option.startswith("-") and equals:
+        return is_secret(option, rest)
+    named = before if isinstance(before, str) and before.startswith("-") else ""
+    return is_secret("" if one.startswith("-") else named, one)
+
+
 def without_secrets(value: object, path: str, removed: list[str]) -> object:
     """A configuration as JSON without possible secrets, whose paths are appended to `removed`."""
     if isinstance(value, dict):
         clean: dict[str, object] = {}
         for key, inner in value.items():
             there = f"{path}.{key}" if path else str(key)
-            secret = SECRET.search(str(key)) and inner not in (None, "")
-            if secret or (isinstance(inner, str) and PASSWORD.search(inner)):
+            if is_secret(str(key), inner):
                 removed.append(there)
             else:
                 clean[str(key)] = without_secrets(inner, there, removed)
         return clean
     if isinstance(value, list):
-        return [without_secrets(inner, f"{path}.{n}", removed) for n, inner in enumerate(value)]
+        secret = [n for n in range(len(value)) if _argument_is_secret(value, n)]
+        removed += [f"{path}.{n}" for n in secret]
+        return [
+            without_secrets(inner, f"{path}.{n}", removed)
+            for n, inner in enumerate(value)
+            if n not in secret
+        ]
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
