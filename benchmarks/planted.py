@@ -15,6 +15,8 @@ both do; look-alikes are two rules of one kind in nearly the same words. Where a
 words, four of five that help say the one rule of their kind, each in words of its own. A candidate
 is shown to one of two attempts, or, as the product does, to one of three. With rivals one of texts
 that are nearly alike enters, and the other has to beat it in its place (`tfgrpo/learn/rivals.py`).
+Where problems are settled, attempts at them are all right or all wrong, and nothing belongs to
+them.
 
 A policy promotes and retires by what an estimator believes. Reported are the true gain on new
 problems, the share of runs that end below their start, and, of what was promoted, the share that

@@ -213,23 +213,45 @@ def test_where_nobody_is_the_run_stops_as_with_one(
         asyncio.run(asked(calls, *(f"a{n}" for n in range(8))))
 
 
-@pytest.mark.parametrize("one_answers", [False, True])
-def test_a_wait_of_a_day_that_all_ask_for_stops_the_run_and_that_of_one_does_not(
-    tmp_path: Path, one_answers: bool
+def later(status: int) -> Reply:
+    """Asks for a wait of a day; for none where it is broken."""
+    headers = {} if status == 500 else {"Retry-After": "86400"}
+    return Reply({"error": {"message": "quota"}}, status=status, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "said"),
+    [
+        (429, 429, "every endpoint asks for a wait of more than 2 s"),
+        (429, 503, "every endpoint asks for a wait of more than 2 s"),
+        (429, 500, "gave up 2 endpoints without one answer"),
+        (500, 503, "gave up 2 endpoints without one answer"),
+    ],
+)
+def test_a_wait_of_a_day_that_all_ask_for_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: int, two: int, said: str
 ) -> None:
-    quota = Reply({"error": {"message": "quota"}}, status=429, headers={"Retry-After": "86400"})
+    monkeypatch.setattr("tfgrpo.model.rate_limits.LONGEST_PAUSE", 0.05)
     with (
-        ScriptedEndpoint(lambda _: quota) as one,
-        ScriptedEndpoint(lambda _: "yes" if one_answers else quota) as two,
-        opened_calls(tmp_path, one.base_url, fleet=fleet([one, two]), patience=5.0) as calls,
+        ScriptedEndpoint(lambda _: later(one)) as first,
+        ScriptedEndpoint(lambda _: later(two)) as second,
+        opened_calls(tmp_path, "", fleet=fleet([first, second]), patience=2.0) as calls,
+        pytest.raises(EndpointError, match=said),
     ):
-        asking = asyncio.wait_for(asked(calls, *"abcdefgh"), 60)
-        if one_answers:
-            assert len(set(asyncio.run(asking))) == 1
-        else:
-            with pytest.raises(EndpointError, match="every endpoint asks for a wait"):
-                asyncio.run(asking)
-        assert len(one.requests) <= 8
+        asyncio.run(asyncio.wait_for(asked(calls, *"abcdefgh"), 60))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_of_a_day_that_one_asks_for_leaves_the_work_to_the_other(
+    tmp_path: Path, status: int
+) -> None:
+    with (
+        ScriptedEndpoint(lambda _: later(status)) as first,
+        ScriptedEndpoint(lambda _: "yes") as second,
+        opened_calls(tmp_path, "", fleet=fleet([first, second]), patience=5.0) as calls,
+    ):
+        answered = asyncio.run(asyncio.wait_for(asked(calls, *"abcdefgh"), 60))
+    assert len(set(answered)) == 1
 
 
 def test_what_waits_at_a_slow_one_goes_to_one_that_is_free(tmp_path: Path) -> None:

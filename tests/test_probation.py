@@ -424,7 +424,7 @@ def shown_the_way(request: dict[str, Any]) -> str:
         a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
         has_examples = any(message["role"] == "assistant" for message in request["messages"])
         coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
-        is_right = coin < (230 if has_examples else 60)
+        is_right = coin < (250 if has_examples else 40)
         return f"\\boxed{{{a + b + is_right}}}"
     if stage(request) == "summary":
         return "It gave a number."
@@ -444,7 +444,7 @@ def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]
         added = [e for v in steps(desk.path) for e in store.events(v) if e.op == "ADD"]
     figures = {json.dumps(event.evidence["effect"]) for event in added if event.evidence}
     assert len(figures) == 1
-    assert json.loads(figures.pop())[1] > 0
+    assert json.loads(figures.pop())[1] > 0.1
 
 
 KINDS = (

@@ -324,7 +324,8 @@ def test_who_is_counted_by_no_budget_is_told_once_for_each_model(tmp_path: Path)
     )
     counted = streamed._replace(prompt_tokens=1000, completion_tokens=1000)
     unpriced = counted._replace(model="nobody-knows-me")
-    for calls in ([streamed] * 3, [counted, unpriced], [streamed, unpriced]):
+    listed = streamed._replace(model=None)
+    for calls in ([listed], [streamed] * 3, [counted, unpriced], [streamed, unpriced]):
         spending.add(calls)
     spending.close()
     tokens, price = said

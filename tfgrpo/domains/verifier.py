@@ -168,7 +168,8 @@ class Verifier:
         return await self._run(function, partial(_each, function), batch)
 
     async def _run(self, of: object, function: Callable[..., T], *arguments: Any) -> T:
-        """Runs a function in a worker for code `of` somebody's."""
+        """Runs a function. Its workers are those for our own code, or those for this function
+        alone, by whose `of` is, which it is or holds."""
         ours = is_of_tfgrpo(of)
         try:
             packed = pickle.dumps(function)

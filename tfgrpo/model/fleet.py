@@ -253,22 +253,20 @@ class Fleet:
         if trouble.kind in ("limit", "trouble"):
             member.heard = time.monotonic()
         member.throttle.troubled(entered, trouble)
-        if self.shared and (trouble.after or 0.0) > self._patience:
-            latest = time.monotonic() + self._patience
-            member.throttle.turn_away()
-            if all(one.throttle.closed_until > latest for one in self.members):
-                wait = f"a wait of more than {self._patience:g} s"
-                self._give_up(f"every endpoint asks for {wait}: {trouble}")
+        latest = time.monotonic() + self._patience
+        here = [one for one in self.members if one.throttle.closed_until <= latest]
+        if not self.shared or (member in here and member.throttle.healthy):
             return
-        if not self.shared or member.throttle.healthy:
-            return
-        if any(one.throttle.healthy for one in self.members):
+        if any(one.throttle.healthy for one in here):
             member.throttle.turn_away()
             return
-        since = max(one.throttle.failing_since or 0.0 for one in self.members)
+        since = max((one.throttle.failing_since or 0.0 for one in here), default=0.0)
         waited = time.monotonic() - since
-        never = all(one.throttle.never_answered for one in self.members)
-        if never or waited >= self._patience:
+        never = all(one.throttle.never_answered for one in here)
+        if not here:
+            wait = f"a wait of more than {self._patience:g} s"
+            self._give_up(f"every endpoint asks for {wait}: {trouble}")
+        elif never or waited >= self._patience:
             self._give_up(f"gave up {len(self.members)} endpoints without one answer: {trouble}")
 
     def _give_up(self, reason: str) -> None:

@@ -69,8 +69,6 @@ def settle_all(path: str) -> list[Settled | str]:
         with Store.open(path, author=f"{one.author} (auto)") as store:
             try:
                 done = settle(store, one) if at_work(store, one.control.revision) == one else None
-            except InvalidOperation:  # somebody has just ended it
-                continue
             except TfgrpoError as error:  # the others have their turn
                 settled.append(f"experiment {one.name} is not settled: {error}")
                 continue

@@ -226,6 +226,8 @@ class Spending:
         """Adds calls that were just recorded."""
         for call in calls:
             dollars = self._dollars.of(call)
+            if dollars is None and call.model is None:  # such as a list of models or a file
+                continue
             if dollars is None:
                 model = f"{call.model} at {call.provider}"
                 why = f"the price of {model} is not known: no budget counts it"

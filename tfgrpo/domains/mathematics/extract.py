@@ -57,6 +57,7 @@ NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 SECOND_THOUGHT = re.compile(
     r"\b(?:wait|hold on|hmm|actually|oops|sorry|check\w*|but|no)\b", re.IGNORECASE
 )
+"""Words by which what follows is about the answer, whatever numbers it names."""
 NEGATED = re.compile(
     r"\b(?:is|are|was)\s*(?:not|n't)\s*(?:equal\s+to\s*)?[\s$:({\[\\]*\Z|\bisn't[\s$:({\[\\]*\Z",
     re.IGNORECASE,
