@@ -130,9 +130,7 @@ def _chunk(
     in no prompt there, and nothing is known of it; where some are tried, no word of it is none."""
     present = np.ones((len(rows), len(columns)))
     known = np.full(len(columns), float(len(rows)))
-    untried: dict[str | None, list[int]] = {}
-    if all(row.belongs is None for row in rows):
-        untried[None] = []
+    tried: dict[str | None, list[int]] = {}
     at: list[int] = []
     absent: list[int] = []
     for number, row in enumerate(rows):
@@ -141,14 +139,15 @@ def _chunk(
             out = [places[id] for id in ids if id in places]
             absent += out
             at += [number] * len(out)
-        if row.belongs not in untried:
-            tried = {name.partition(" ")[0] for name in json.loads(row.belongs or "[]")} | examples
-            untried[row.belongs] = [place for id, place in places.items() if id not in tried]
-        out = untried[row.belongs]
-        absent += out
-        at += [number] * len(out)
-        known[out] -= 1.0
-    present[at, absent] = 0.0
+        tried.setdefault(row.belongs, []).append(number)
+    untried: list[int] = []
+    for belongs, numbers in tried.items() if tried.keys() != {None} else ():
+        there = {name.partition(" ")[0] for name in json.loads(belongs or "[]")} | examples
+        out = [place for id, place in places.items() if id not in there]
+        untried += out * len(numbers)
+        at += [number for number in numbers for _ in out]
+    known -= np.bincount(untried, minlength=len(columns))
+    present[at, absent + untried] = 0.0
     problems = [row.problem for row in rows]
     rewards = np.array([row.reward for row in rows])
     return Chunk(*of, columns, present, known, problems, problems, rewards)
