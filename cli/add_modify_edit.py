@@ -15,7 +15,7 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, MESSAGE, REASON, flag, option, path, together
-from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given
+from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given, typed_again
 from tfgrpo.cli.version_text import events_lines, version_move_lines
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
@@ -235,10 +235,10 @@ class _EditRefused(TfgrpoError):
 
 
 @contextmanager
-def edited(app: App, content: str, again: str = "tfgrpo edit") -> Iterator[str]:
+def edited(app: App, content: str) -> Iterator[str]:
     """Opens a text in the user's editor, from a folder of its own beside the store, and yields
-    what was saved. When that was changed and the block fails, it is kept, and the error says that
-    `again` takes it. What a kill has left of earlier drafts is removed, or named."""
+    what was saved. When that was changed and the block fails, it is kept, and the error says how
+    the same command takes it. What a kill has left of earlier drafts is removed, or named."""
     beside, before = app.path.parent, content.encode()
     beside.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_write.sweep(str(beside), DRAFTS, _remove_draft)
@@ -252,7 +252,7 @@ def edited(app: App, content: str, again: str = "tfgrpo edit") -> Iterator[str]:
                 if not isinstance(error, TfgrpoError | click.UsageError):
                     raise
                 hint = f"{error.hint}; " if isinstance(error, TfgrpoError) and error.hint else ""
-                hint += f"your edit is saved: retry with `{again} --file {path}`"
+                hint += f"your edit is saved: retry with `{typed_again('in_editor')} --file {path}`"
                 raise _EditRefused(str(error), hint=hint) from error
             shutil.rmtree(folder)
             raise

@@ -116,7 +116,7 @@ def accept(app: App, given: Given) -> None:
         words = nullcontext(read_file(given.file))
     elif given.in_editor:
         lines = "".join(f"- [{label}] {text}\n" for label, text in before.items())
-        words = edited(app, lines, f"tfgrpo proposal accept {given.id}")
+        words = edited(app, lines)
     with words as content:
         if content is not None:
             chosen, edits = _chosen(before, content)

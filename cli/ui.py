@@ -103,3 +103,4 @@ def _export(app: App, folder: Path, *, content: bool) -> None:
     printing.echo(f"wrote {pages} to {folder / 'index.html'} ({size})")
     if done.left:
         printing.echo(f"{done.left:,} links lead to pages that were left out: there are too many")
+    printing.warn(f"{page} is left out: status {status}" for page, status in done.failed.items())

@@ -122,6 +122,11 @@ def test_a_tool_is_called_and_its_result_goes_into_the_next_turn(tmp_path: Path)
     assert sent["tool_call_id"] == "c1"
 
 
+def test_what_an_agent_only_thought_is_not_its_answer(tmp_path: Path) -> None:
+    found, _ = rolled(tmp_path, lambda _: "<think>pepper, or no</think>\nsalt")
+    assert found.response == "salt"
+
+
 @pytest.mark.parametrize("way", ["api", "text"])
 def test_what_a_library_says_of_a_tool_is_its_description(tmp_path: Path, way: Protocol) -> None:
     words = "[tool search] Ask it in German."

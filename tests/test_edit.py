@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -237,6 +238,18 @@ def test_a_file_that_cannot_be_read_is_kept_and_taken_later(
     assert "One more." in shop("edit", "--file", found[1]).stdout
     assert left(tmp_path) == []
     one_line_error(shop("edit", "--file", found[1], ok=False), "cannot read")
+
+
+def test_what_a_refused_edit_suggests_has_all_that_was_said(shop: Cli, editor: Editor) -> None:
+    spoken = ("-m", "a b", "--reason", "it's so")
+    refused = shop("edit", *spoken, env=editor('echo "stray" >> "$1"'), ok=False)
+    suggested = re.search(r"retry with `(.+)`", refused.stderr)
+    assert suggested is not None
+    name, *words = shlex.split(suggested[1])
+    assert (name, words[:-1]) == (
+        "tfgrpo",
+        ["edit", "--message", "a b", "--reason", "it's so", "--file"],
+    )
 
 
 def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:

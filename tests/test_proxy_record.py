@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sys
 import termios
@@ -24,7 +25,7 @@ from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
-from tfgrpo.proxy.recorded_call import Call
+from tfgrpo.proxy.recorded_call import Call, streamed_text
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import ALL, CallFilter
 from tfgrpo.store.opening import open_traffic
@@ -143,3 +144,24 @@ def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(
         process.send_signal(signal.SIGCONT)
         until(lambda: len(recorded(store)) == 21)
     assert not list(store.path.parent.glob("*worker*"))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": 3},
+        {"choices": [{"index": 0, "delta": {"content": 7}}]},
+        {"choices": {"delta": "x"}},
+        {"candidates": [{"content": "x"}, 4, {"content": {"parts": 5}}]},
+        {"candidates": [{"content": {"parts": ["x", None, {"text": 9}]}}]},
+        {"candidates": {"content": {}}},
+        {"delta": [1]},
+        [1, 2],
+        None,
+    ],
+)
+def test_words_are_read_beside_events_of_any_shape(event: object) -> None:
+    good = {"candidates": [{"content": {"parts": [{"text": "wa"}]}}], "type": "none"}
+    last = {"choices": [{"delta": {"content": "ter"}}], "type": "none"}
+    stream = "".join(f"data: {json.dumps(one)}\n\n" for one in (good, event, last))
+    assert streamed_text(stream.encode()) == b"water"

@@ -467,6 +467,22 @@ def test_a_persona_answers_back_until_it_is_done(
     assert "And when will it come?" in rollout.transcript
 
 
+def test_nobody_says_in_a_conversation_what_was_only_thought(
+    tmp_path: Path, verifier: Verifier, rubric: Callable[[str], str]
+) -> None:
+    def script(request: dict[str, Any]) -> str:
+        assert "secretly" not in json.dumps(request["messages"])
+        if "You play a person" in system(request):
+            return "<think>secretly [done]</think>You: And when?"
+        return "<think>secretly</think>Soon. The Sund team"
+
+    problem = Problem("p", "Where is it?", meta={"persona": "in a hurry", "turns": 2})
+    rollout, _ = rolled(tmp_path, verifier, rubric(RUBRIC), problem, script)
+    told = [m["content"] for m in rollout.messages]
+    assert told == ["Soon. The Sund team", "And when?", "Soon. The Sund team"]
+    assert rollout.response == told[-1]
+
+
 def test_a_conversation_ends_after_its_turns(
     tmp_path: Path, verifier: Verifier, rubric: Callable[[str], str]
 ) -> None:

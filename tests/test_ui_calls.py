@@ -183,6 +183,18 @@ def test_a_call_is_found_by_its_id_by_words_and_by_dates(tmp_path: Path) -> None
     assert "not searched" in Visitor(store, content=False).get("/calls?q=room", status=400)
 
 
+def test_a_file_has_every_call_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = Visitor(record(tmp_path, 130))
+    second = next(link for link in links(visitor.get("/calls")) if "after=" in link)
+    address = next(link for link in links(visitor.get(second)) if "as=csv" in link)
+    rows = list(csv.DictReader(io.StringIO(visitor.client.get(address).text)))
+    assert len(rows) == 130, "the file of a later page is of the calls before it too"
+    monkeypatch.setattr("tfgrpo.ui.pages.calls.FILED", 129)
+    assert "too many for a file" in visitor.get("/calls?as=csv-calls", status=400)
+
+
 def test_a_search_says_how_far_it_looked_and_goes_on(tmp_path: Path) -> None:
     visitor = Visitor(record(tmp_path, LOOKED_AT + 20))
     page = visitor.get("/calls?q=tandem, 7</nothing&since=1d")

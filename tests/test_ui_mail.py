@@ -227,6 +227,42 @@ def test_a_login_goes_over_tls_alone(
     assert SECRET not in caplog.text
 
 
+def test_an_address_that_the_server_refuses_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Picky(Post):
+        async def handle_RCPT(self, _: Any, __: Any, envelope: Any, to: str, ___: Any) -> str:
+            if to.startswith("ben"):
+                return "550 nobody of that name, says SECRET"
+            envelope.rcpt_tos.append(to)
+            return "250 OK"
+
+    store, post = store_at(tmp_path, "Count both days."), Picky()
+    with post_office(post) as port:
+        url = f"smtp://127.0.0.1:{port}?from=t@example.com&to=ana@example.com&to=ben@example.com"
+        assert looks(store, (url,), fails)[0] == [0, 1]
+    assert [to for to, _ in post.mails] == [["ana@example.com"]]
+    assert "no mail for ben@example.com: status 550" in caplog.text
+    assert "SECRET" not in caplog.text
+
+
+def test_prices_that_cannot_be_read_hide_no_harm_and_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(opened: Store) -> None:
+        (tmp_path / "tfgrpo.toml").write_text('[prices]\n"m" = "cheap"\n')
+
+    store, post = store_at(tmp_path, "Count both days."), Post()
+    with post_office(post) as port:
+        url = f"smtp://127.0.0.1:{port}?from=t@example.com&to=ana@example.com"
+        counts, _ = looks(store, (url,), spends(8), breaks, harms, lambda _: None)
+    assert counts == [0, 0, 1, 1, 0]
+    trouble, harm = [" ".join(mail["Subject"].split()) for _, mail in post.mails]
+    assert trouble.startswith("Production could not be looked at: ")
+    assert harm.startswith("Experiment worse: ")
+    assert caplog.text.count("Production could not be looked at") == 1
+
+
 def test_one_address_that_is_away_holds_up_no_other(tmp_path: Path) -> None:
     store, away, there = store_at(tmp_path, "Count both days."), Post(refuse=True), Post()
     with post_office(away) as first, post_office(there) as second:

@@ -17,6 +17,7 @@ from ui_rig import Visitor, crawled
 
 from tfgrpo.production.experiment_evidence import Measured
 from tfgrpo.store import Store
+from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import bisect
 from tfgrpo.ui.export_pages import export_site
 from tfgrpo.ui.template_environment import Unprintable, environment
@@ -178,7 +179,23 @@ def test_a_record_has_its_fields_and_a_mapping_its_keys() -> None:
 
 
 def test_an_export_says_how_many_an_experiment_counted(stores: list[Path], tmp_path: Path) -> None:
-    export_site(stores[0], tmp_path / "out")
+    assert export_site(stores[0], tmp_path / "out").failed == {}
     page = text_of((tmp_path / "out/production.html").read_text())
     assert re.search(r"score\s+the metric that decides\s+\d\.\d{3}\s+of\s+\d+", page)
     assert INTERNAL.findall(page) == []
+
+
+def test_an_export_tells_of_a_page_that_it_has_not(
+    stores: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise InvalidOperation("this page is broken")
+
+    monkeypatch.setattr("tfgrpo.ui.pages.cost.cost_report", broken)
+    done = export_site(stores[1], tmp_path / "out")
+    assert set(done.failed.values()) == {400}
+    assert {page.partition("?")[0] for page in done.failed} == {"/cost"}
+    assert not (tmp_path / "out/cost.html").exists()
+    monkeypatch.setattr("tfgrpo.ui.pages.production.production_report", broken)
+    with pytest.raises(InvalidOperation, match="first page could not be made: status 400"):
+        export_site(stores[0], tmp_path / "none")

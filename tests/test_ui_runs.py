@@ -196,6 +196,16 @@ def test_nothing_can_be_stopped_or_gone_on_with_that_is_finished(
     assert "run-resume" not in reader.get("/run/quick")
 
 
+def test_a_run_that_stops_as_soon_as_it_goes_on_is_not_said_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / ".tfgrpo/store.db"
+    with Store.init(path, author="ana") as store:
+        run = store.runs.create("lost", "6" * 32, "main", 0, {"models": {"model": "m"}}, "ana")
+        store.runs.note(run, "started")
+        store.runs.note(run, "stopped")
+    page = words(Visitor(path).post("/run-resume/lost", {}, status=400))
+    assert "run lost has stopped at once: error: " in page
+
+
 def test_a_curve_leaves_a_gap_where_nothing_is_known() -> None:
     points = [
         CurvePoint("step 1", 0.5, 0.25, 0.75),

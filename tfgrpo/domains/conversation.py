@@ -40,8 +40,8 @@ async def converse(context: Context) -> Trajectory:
         recorded = await context.ask(messages, turn=len(calls))
         answer = recorded.answer
         calls.append(recorded.key)
-        messages.append(("assistant", answer.content))
-        transcript.append({"role": "assistant", "content": answer.content})
+        messages.append(("assistant", answer.visible))
+        transcript.append({"role": "assistant", "content": answer.visible})
         if len(calls) >= turns:
             break
         next_turn = await reply(context, persona, [opening, *transcript])
@@ -49,7 +49,7 @@ async def converse(context: Context) -> Trajectory:
             break
         messages.append(("user", next_turn))
         transcript.append({"role": "user", "content": next_turn})
-    return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(transcript))
+    return Trajectory(answer.visible, tuple(calls), answer.truncated, tuple(transcript))
 
 
 def load(
@@ -102,5 +102,5 @@ async def reply(context: Context, persona: str, conversation: Sequence[Json]) ->
         turn=sum(one["role"] == "assistant" for one in turns),
         max_tokens=PERSONA_TOKENS,
     )
-    text = recorded.answer.content.strip().removeprefix("You:").strip()
+    text = recorded.answer.visible.strip().removeprefix("You:").strip()
     return None if not text or DONE in text.casefold() else text

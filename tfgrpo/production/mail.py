@@ -7,6 +7,7 @@ beginning with `smtps://`, else by STARTTLS (RFC 3207), or nothing is sent.
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ SCHEMES = {"smtp": 587, "smtps": 465}
 """The schemes, and the ports that are meant where none is named (RFC 8314)."""
 SUBJECT = 200
 """Characters of a subject; the whole is in the text."""
+log = logging.getLogger("tfgrpo.mail")
 HINT = "such as smtp://user@mail.example.com?to=ana@example.com"
 
 
@@ -70,8 +72,9 @@ def _is_address(text: str) -> bool:
 
 
 def send_mail(server: MailServer, subject: str, text: str) -> str | None:
-    """Sends a message; returns why that failed, None where it did not. Neither the password nor
-    what the server said to it is in that."""
+    """Sends a message; returns why that failed, None where the server took it for one address at
+    least; those that it refused are logged. Neither the password nor what the server said to it is
+    in either."""
     import smtplib
     from email.message import EmailMessage
     from email.utils import formatdate, make_msgid
@@ -86,11 +89,13 @@ def send_mail(server: MailServer, subject: str, text: str) -> str | None:
         with _connected(server) as connection:
             if server.user:
                 connection.login(server.user, os.environ.get(PASSWORD, ""))
-            connection.send_message(message)
+            refused = connection.send_message(message)
     except smtplib.SMTPAuthenticationError:
         return f"the mail server refused the user or the password of {PASSWORD}"
     except (smtplib.SMTPException, OSError, ValueError) as error:
         return str(error) or type(error).__name__
+    for address, (status, _) in refused.items():
+        log.warning("the mail server took no mail for %s: status %s", address, status)
     return None
 
 

@@ -64,6 +64,15 @@ NICE = 10
 """By how much requests come first (nice(1)) where there are too few processors for both."""
 SIZE = 8
 """Bytes of a count."""
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading an answer of another shape than any that is known may come to."""
 
 
 class WriterSettings(NamedTuple):
@@ -229,7 +238,7 @@ class RecordWriter:
             rows = self._rows(calls)
             contents = [self._words(call) for call in calls if call.request is not None]
             traffic.add(rows, contents, sums_of(rows, self._labels))
-        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             if len(calls) > 1:
                 return [row for call in calls for row in self._record(traffic, [call])]
             self._tell(f"{calls[0].record.id} is not recorded: {error}")

@@ -221,12 +221,13 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
         event = one.json()
         if not isinstance(event, dict):
             continue
-        choices = event.get("choices")
-        deltas = [one.get("delta") for one in choices or () if _is_first(one)]
-        for candidate in event.get("candidates") or ():
-            if _is_first(candidate):
-                parts = (candidate.get("content") or {}).get("parts") or ()
-                pieces += [one.get("text", "") for one in parts if not one.get("thought")]
+        deltas = [one.get("delta") for one in _firsts(event, "choices")]
+        for candidate in _firsts(event, "candidates"):
+            content = candidate.get("content")
+            parts = content.get("parts") if isinstance(content, dict) else None
+            for part in parts if isinstance(parts, list) else ():
+                if isinstance(part, dict) and not part.get("thought"):
+                    deltas.append(part.get("text"))
         if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
             deltas.append(event.get("delta"))
         for delta in deltas:
@@ -291,8 +292,14 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
     return next(filter(None, map(failure_in, events)), None)
 
 
-def _is_first(choice: object) -> bool:
-    return isinstance(choice, dict) and choice.get("index") in (None, 0)
+def _firsts(event: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """What an event brings for the first of the answers under a name, whatever stands there."""
+    listed = event.get(name)
+    return [
+        one
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and one.get("index") in (None, 0)
+    ]
 
 
 def _tokens(usage: dict[str, Any]) -> Tokens:

@@ -176,7 +176,7 @@ class Agent:
             requested = [] if last else (await asyncio.to_thread(read, answer))[:CALLS]
             turns.append(_assistant_message(answer, by_api=by_api, more=bool(requested)))
             if not requested:
-                return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))
+                return Trajectory(answer.visible, tuple(calls), answer.truncated, tuple(turns))
             for one in requested:
                 message, took = await self._use(tools, one, context, by_api=by_api)
                 seconds += took

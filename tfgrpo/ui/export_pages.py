@@ -61,12 +61,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written: how many pages and bytes; `left` pages were too many for an export."""
+    """What was written: how many pages and bytes; `left` pages were too many for an export.
+    `failed` are those that gave no page: address → the status."""
 
     folder: Path
     pages: int
     bytes: int
     left: int
+    failed: dict[str, int]
 
 
 def export_site(
@@ -75,7 +77,7 @@ def export_site(
     """Writes the pages of a store into a folder that is new or empty, `index.html` first. Without
     `content`, what was asked and said in attempts and calls is left out. Files of the folder are
     written whole, each for whoever may read the folder. Raises InvalidOperation where the folder
-    has something in it, StoreError and OSError."""
+    has something in it or the first page cannot be made, StoreError and OSError."""
     if folder.exists() and any(folder.iterdir()):
         raise InvalidOperation(
             f"{folder} is not empty", hint="name a new folder: an export takes away nothing"
@@ -107,10 +109,13 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
     asker = await _logged_in(store, author, content)
     pages: dict[str, str] = {}
     statics: dict[str, bytes] = {}
+    failed: dict[str, int] = {}
     waiting, queued, left = deque(["/"]), {"/"}, 0
     while waiting:
         address = waiting.popleft()
         answer = await asker.get(address)
+        if answer.status >= 400:
+            failed[address] = answer.status
         if answer.status != 200 or not answer.headers["content-type"].startswith("text/html"):
             continue
         page = _shortened(answer.body.decode())
@@ -126,6 +131,8 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
         for name in STYLES.findall(page):
             if name not in statics:
                 statics[name] = (await asker.get(name)).body
+    if "/" not in pages:
+        raise InvalidOperation(f"the first page could not be made: status {failed.get('/')}")
     names = file_names(pages)
     size = 0
     for name, body in statics.items():
@@ -137,7 +144,7 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
         text = _relinked(page, address, names).encode()
         write(folder / names[address], text, mode=SHARED)
         size += len(text)
-    return Exported(folder, len(pages), size, left)
+    return Exported(folder, len(pages), size, left, failed)
 
 
 def file_names(addresses: Iterable[str]) -> dict[str, str]:

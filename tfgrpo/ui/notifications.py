@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -71,38 +72,46 @@ def notices(store: Store) -> Mapping[str, Notice]:
         if states and states[-1].state == "failed":
             words = f"Run {run.name} failed" + (f": {states[-1].words}" if states[-1].words else "")
             waiting[f"run {run.uid} {states[-1].time}"] = Notice("run", words, f"/run/{run.name}")
-    return waiting | _production(store)
-
-
-def _production(store: Store) -> dict[str, Notice]:
-    path, waiting = traffic_path(store.file), dict[str, Notice]()
-    try:
-        now = time.time_ns() // 1000
-        since = now - DAYS * 86_400_000_000
-        prices = open_project(project_root(Path(store.file))).table("prices")
-        set_to, _ = bounds(store)
-        of_days = any(value is not None for value in set_to[:-1])
-        days = production_report(path, since, prices).days if of_days else []
-        if set_to.month is not None:
-            spent = month_spending(path, month_began(now), prices)
-            for much, words in budget_alert(spent, set_to.month).items():
-                waiting[f"budget {spent.month} {much}"] = Notice(
-                    "budget", f"{spent.month}: {words}", "/production"
-                )
-        running = [one for one in experiments(store) if one.state == RUNNING]
-        for one in running:
-            verdict = evidence(store, one).verdict
-            if verdict.kind == "harm":
-                words = f"Experiment {one.name}: {verdict.said}"
-                waiting[f"harm {one.id}"] = Notice("harm", words, "/production")
-    except TfgrpoError as trouble:  # no traffic, or a price that cannot be read
-        log.info("production was not looked at: %s", trouble)
-        return waiting
-    for day in days:
-        for name, words in crossed(day, set_to).items():
-            waiting[f"bound {day.day} {name}"] = Notice(
-                "bound", f"{day.day}: {words}", "/production"
+    for looked_at in (_of_bounds, _of_experiments):
+        try:
+            waiting |= looked_at(store)
+        except TfgrpoError as trouble:  # such as a price that cannot be read: alerts may be missing
+            words = f"Production could not be looked at: {trouble}"
+            waiting[f"trouble {looked_at.__name__} {trouble}"] = Notice(
+                "trouble", words, "/production"
             )
+    return waiting
+
+
+def _of_bounds(store: Store) -> dict[str, Notice]:
+    path, waiting = traffic_path(store.file), dict[str, Notice]()
+    set_to, _ = bounds(store)
+    if not os.path.isfile(path) or all(value is None for value in set_to):
+        return waiting
+    now = time.time_ns() // 1000
+    prices = open_project(project_root(Path(store.file))).table("prices")
+    if set_to.month is not None:
+        spent = month_spending(path, month_began(now), prices)
+        for much, words in budget_alert(spent, set_to.month).items():
+            waiting[f"budget {spent.month} {much}"] = Notice(
+                "budget", f"{spent.month}: {words}", "/production"
+            )
+    if any(value is not None for value in set_to[:-1]):
+        for day in production_report(path, now - DAYS * 86_400_000_000, prices).days:
+            for name, words in crossed(day, set_to).items():
+                waiting[f"bound {day.day} {name}"] = Notice(
+                    "bound", f"{day.day}: {words}", "/production"
+                )
+    return waiting
+
+
+def _of_experiments(store: Store) -> dict[str, Notice]:
+    waiting: dict[str, Notice] = {}
+    for one in experiments(store):
+        verdict = evidence(store, one).verdict if one.state == RUNNING else None
+        if verdict is not None and verdict.kind == "harm":
+            words = f"Experiment {one.name}: {verdict.said}"
+            waiting[f"harm {one.id}"] = Notice("harm", words, "/production")
     return waiting
 
 
@@ -141,6 +150,9 @@ class Notifier:
     async def look(self) -> int:
         """Looks once, and tells what is new; returns how many notices were delivered."""
         now = await self._stores.run("notifier", notices)
+        for key, one in now.items():
+            if one.kind == "trouble" and key not in (self._known or ()):
+                log.warning("%s", one.text)
         known = set(now) if self._known is None else self._known
         self._known = set(now)
         new = {key: now[key] for key in now if key not in known}

@@ -22,8 +22,8 @@ from tfgrpo.ui.shown_project import number_in, traffic_of
 from tfgrpo.ui.sortable_tables import Column, as_file, files
 
 ROWS = 50
-FILED = 10_000
-"""Calls of a file."""
+FILED = 100_000
+"""Calls of a file: of more, none is written, as a file does not say that it is a part."""
 COLUMNS: tuple[Column[ListedCall], ...] = (
     Column("id", "Call", lambda one: one.call.id, False),
     Column("time", "When", lambda one: wording.iso(one.call.time), False),
@@ -52,6 +52,9 @@ def show(visit: Visit) -> Response:
                 return visit.done(f"/call/{quote(id)}")
             most = FILED if visit.query("as") else ROWS
             page = _page_of(visit, traffic, which, words, most)
+            if visit.query("as") and page.reached is not None:
+                reached = wording.iso(page.reached.time)
+                raise BadForm(f"these calls are too many for a file: it would end at {reached}")
             as_file(visit, page.calls, COLUMNS, "calls")
     last = page.reached
     return visit.render(
@@ -67,7 +70,7 @@ def show(visit: Visit) -> Response:
         reached=None if last is None else last.time,
         further=None if last is None else visit.address(after=f"{last.time}-{last.id}"),
         newest=visit.address(after=None) if which.after else None,
-        files=files(visit, "calls"),
+        files=files(visit, "calls", after=None),
     )
 
 

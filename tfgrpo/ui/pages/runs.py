@@ -48,8 +48,8 @@ def output_path(store: Store, run: Run) -> Path:
 
 def go_on(store: Store, run: Run, author: str) -> int:
     """Begins a process that goes on with a run, in the name of `author`; returns its number once it
-    is at work, has ended, or takes its time. Raises InvalidOperation where the run is at work or
-    finished, and OSError."""
+    is at work, has ended well, or takes its time. Raises InvalidOperation where the run is at work
+    or finished, or the process has failed already, and OSError."""
     state = store.runs.state(run)
     if state in ALIVE:
         raise InvalidOperation(f"run {run.name} is {state}: there is nothing to go on with")
@@ -80,6 +80,9 @@ def go_on(store: Store, run: Run, author: str) -> int:
         if store.runs.state(run) == "running":
             break
         time.sleep(0.05)
+    if process.poll():  # it may have failed before it was at work: then nothing tells of it
+        said = last_words(store, run)
+        raise InvalidOperation(f"run {run.name} has stopped at once: {said or process.returncode}")
     return process.pid
 
 
