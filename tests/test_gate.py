@@ -7,6 +7,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from test_training import posix
 from test_training_killed import Killings, outcome
 
 from tfgrpo.data import problems as datasets
+from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.learn.gate import GATE_RULES, Trial, passes
 from tfgrpo.runs.run_record import seal
-from tfgrpo.settings import TrainSettings
+from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import ROOT, Library, Store
 from tfgrpo.store.fsck import fsck
 
@@ -107,6 +110,32 @@ def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> 
         assert len(store.runs.evaluations(0)) == 1
 
 
+def test_a_library_that_won_is_compared_by_attempts_that_it_did_not_win_by(gated: Gated) -> None:
+    numbers = count(1)
+
+    def script(request: dict[str, Any]) -> str:
+        if stage(request) == "comparison":
+            lesson = {"reason": "", "text": f"Lesson {next(numbers)}: double, then add four."}
+            return json.dumps(comparison_of([lesson]))
+        return teachable(request)
+
+    desk = gated(gate_rule="not-worse")
+    with ScriptedEndpoint(script) as server:
+        desk.train(server)
+        tried = [
+            (set(re.findall(r"Lesson (\d+):", request["messages"][0]["content"])), request["seed"])
+            for request in server.requests
+            if "What is 700" in request["messages"][-1]["content"]
+        ]
+    first, second = (version.meta["gate"] for version in steps(desk.path, "problems"))
+    assert (first["verdict"], second["verdict"]) == ("accepted", "accepted")
+    assert first["seed"] == 0 != second["seed"]
+    won = {text.split(":")[0][7:] for _, text in libraries(desk.path, "problems")[1]}
+    of_winner = [seed for lessons, seed in tried if lessons == won]
+    assert len(of_winner) == len(set(of_winner)) == 2 + 2, "once as a candidate, once in force"
+    assert len(tried) == 4 * 2, "no more than that"
+
+
 @pytest.mark.parametrize(("rule", "enters"), [("one-se", False), ("not-worse", True)])
 def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     gated: Gated, rule: str, enters: bool
@@ -144,12 +173,12 @@ def test_each_rule_asks_for_what_it_says(mean: float, error: float, accepting: s
 
 @pytest.mark.parametrize("gain", [1.0, 0.5, 1 / 3])
 def test_one_problem_that_comes_out_better_is_no_more_than_one_standard_error(gain: float) -> None:
-    library = Library(ROOT, ())
-    for count in range(2, 100):
-        before = {f"{n}": [0.5] for n in range(count)}
+    library, task = Library(ROOT, ()), EvalTask((), EvalSettings(data=""), math.DOMAIN)
+    for most in range(2, 100):
+        before = {f"{n}": [0.5] for n in range(most)}
         difference = statistics.paired(before, {**before, "1": [0.5 + gain]})
-        trial = Trial(library, library, (), (), difference, "one-se")
-        assert trial.verdict == "rejected", count
+        trial = Trial(task, library, library, (), (), difference, "one-se")
+        assert trial.verdict == "rejected", most
 
 
 def test_without_a_gate_no_record_has_one(tmp_path: Path, verifier: Verifier) -> None:

@@ -6,6 +6,9 @@ that lets in whatever is not shown to be worse is close to no gate at all, becau
 be paid for seldom shows anything, and one that asks for significance keeps out most of what helps;
 so the record says beside the verdict whether the difference is significant.
 
+A library that won a trial did so by luck too, and its scores flatter it. So it attempts the
+problems afresh, under another seed, before it is what candidates are compared with.
+
 A candidate is judged before it is a version, from answers that are in the journal: a run that is
 killed in between asks for nothing twice and comes to the same verdict, which stands in the
 version's record. A rejected one becomes a version of a side branch, in the transaction that gives
@@ -15,7 +18,7 @@ its own branch a version without events: `step_N` names the library in force wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from tfgrpo.data import problems
@@ -26,10 +29,13 @@ from tfgrpo.learn.library_draft import Draft
 from tfgrpo.session import Session
 from tfgrpo.settings import GateRule, TrainSettings
 from tfgrpo.store.activity.runs import Run, Score
+from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
 
 GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
+SEED = 7
+"""Digits, in hex, of a seed that comes of a library: it and the run's own fit in 32 bits."""
 ROUNDING = 1e-9
 """Where one problem alone differs, its mean is one standard error, give or take the last digit."""
 
@@ -61,8 +67,9 @@ Verdict: TypeAlias = Literal["accepted", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate's scores on the gate's problems, beside those of the library in force."""
+    """A candidate's scores on a gate's problems, beside those of the library in force."""
 
+    task: EvalTask
     library: Library
     candidate: Library
     scores: tuple[Score, ...]
@@ -85,6 +92,8 @@ class Gate:
     def __init__(self, session: Session, run: Run, task: EvalTask, settings: TrainSettings) -> None:
         self._session, self._run, self._task = session, run, task
         self._rule = settings.gate_rule
+        store = session.store
+        self._start = _texts(store.library(store.version(run.base)))
 
     async def trial(
         self, library: Library, operations: Sequence[Operation], progress: EvalProgress | None
@@ -94,12 +103,12 @@ class Gate:
         candidate = Draft(library).after(operations).library
         if candidate == library:
             return None
-        runs = self._session.store.runs
-        evaluation = runs.evaluation(library.version.number, self._task.key)
+        runs, task = self._session.store.runs, self._task_under(library)
+        evaluation = runs.evaluation(library.version.number, task.key)
         known = None if evaluation is None else runs.scores(evaluation)
         libraries = [candidate] if known else [library, candidate]
         scored = await scoring.examine(
-            self._session, libraries, self._task, run=self._run, progress=progress
+            self._session, libraries, task, run=self._run, progress=progress
         )
         scores, after = known or scored[0], scored[-1]
         rewards = scoring.rewards(scores), scoring.rewards(after)
@@ -108,7 +117,17 @@ class Gate:
         else:  # no problem could be judged under both: nothing is known
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
             difference = Difference(none, "inconclusive")
-        return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
+        return Trial(task, library, candidate, tuple(scores), tuple(after), difference, self._rule)
+
+    def _task_under(self, library: Library) -> EvalTask:
+        """The trial of candidates for a library: with attempts of its own, unless the run began
+        with it."""
+        texts = _texts(library)
+        if texts == self._start:
+            return self._task
+        settings = self._task.settings
+        fresh = settings.seed + int(digest(texts).hex()[:SEED], 16)
+        return replace(self._task, settings=settings.model_copy(update={"seed": fresh}))
 
     def record(self, trial: Trial) -> Json:
         """A trial as it stands in a version's record."""
@@ -118,9 +137,10 @@ class Gate:
         return {
             "verdict": trial.verdict,
             "rule": self._rule,
-            "dataset": self._task.settings.data,
-            "digest": problems.digest(self._task.problems),
-            "samples": self._task.settings.samples,
+            "dataset": trial.task.settings.data,
+            "digest": problems.digest(trial.task.problems),
+            "samples": trial.task.settings.samples,
+            "seed": trial.task.settings.seed,
             "difference_is": difference.verdict,
             "problems": difference.estimate.problems,
             "before": before,
@@ -134,10 +154,10 @@ class Gate:
         """Keeps a trial's scores with the versions that they are scores of: the one in force, and
         of these `versions` those whose library was tried."""
         store = self._session.store
-        scoring.record(store, trial.library.version, self._task, trial.scores)
+        scoring.record(store, trial.library.version, trial.task, trial.scores)
         for version in versions:
             if _texts(store.library(version)) == _texts(trial.candidate):
-                scoring.record(store, version, self._task, trial.candidate_scores)
+                scoring.record(store, version, trial.task, trial.candidate_scores)
 
 
 def side_branch(store: Store, run: Run, step: int) -> str:

@@ -81,8 +81,8 @@ def go_on(store: Store, run: Run, author: str) -> int:
             break
         time.sleep(0.05)
     if process.poll():  # it may have failed before it was at work: then nothing tells of it
-        said = last_words(store, run)
-        raise InvalidOperation(f"run {run.name} has stopped at once: {said or process.returncode}")
+        words = last_words(store, run) or process.returncode
+        raise InvalidOperation(f"run {run.name} has stopped at once: {words}")
     return process.pid
 
 
