@@ -24,6 +24,7 @@ from tfgrpo.interchange.formats import markdown
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store import Experience, Operation, Store, derived_id
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.history.library_order import ids_of
 
 FILES = tempfile.TemporaryDirectory(prefix="interchange-")  # gone when the tests are
 WRITTEN = [interchange.named(name) for name in interchange.written()]
@@ -186,6 +187,23 @@ def test_a_whole_history_comes_back_with_the_same_operations() -> None:
         assert [v.message for v in bring(here, saved(there, "events")).versions] == ["more"]
 
 
+def test_a_history_has_the_moves_of_its_library() -> None:
+    with store_of("One.", "Two.", "Three.") as there, store_of() as here:
+        one, two, three = (e.id for e in there.library())
+        there.commit("main", [], message="last first", order=[three, one, two])
+        there.commit("main", [add("Four.")], message="more")
+        there.commit("main", [Operation("DELETE", one)], message="back", order=[two, three])
+        path = saved(there, "events")
+        assert bring(here, path).versions[-1].message == "back"
+        for n in range(4):
+            assert ids_of(here.library(f"HEAD~{n}")) == ids_of(there.library(f"HEAD~{n}"))
+        assert bring(here, path).versions == ()
+        assert not fsck(here).problems
+        text = path.read_text().replace(three, "x")
+        with pytest.raises(UnreadableLibrary):
+            bring(here, written(text, "h.jsonl"))
+
+
 def test_a_history_that_cannot_apply_is_refused_whole_with_its_line() -> None:
     with store_of("Add one.") as there, store_of("Another.") as here:
         there.commit("main", [Operation("KEEP", there.library().labels["G0"])], message="keep")
@@ -235,6 +253,27 @@ def test_what_later_versions_decided_stands_unless_asked_for_again() -> None:
         assert [e.text for e in store.library()] == ["Add two."]
         bring(store, path, again=True)
         assert [e.text for e in store.library()] == ["Add one.", "Round up."]
+
+
+@pytest.mark.parametrize("format_", ["json", "skill"])
+def test_what_was_taken_back_stays_so_in_files_without_ids(format_: str) -> None:
+    with store_of("Add one.", "Round up.", "Use hours.") as store:
+        path = saved(store, format_)
+        first, second, third = (e.id for e in store.library())
+        store.commit(
+            "main",
+            [Operation("MODIFY", first, "Add two."), Operation("DELETE", second)],
+            message="later",
+        )
+        found = bring(store, path)
+        assert (found.versions, found.left) == ((), (first, second))
+        assert [e.text for e in store.library()] == ["Add two.", "Use hours."]
+        bring(store, path, again=True)
+        assert {e.id: e.text for e in store.library()} == {
+            first: "Add one.",
+            second: "Round up.",
+            third: "Use hours.",
+        }
 
 
 def test_an_old_export_does_not_take_back_what_was_modified_since() -> None:
@@ -405,8 +444,8 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "a bullet without a text": ("[shr-00001] a\n[shr-00002]\n", "library.txt:2: shr-00002 has"),
     "a skill without content": ('{"skills": {\n"s-1": {}}}', "library.txt:2: skill 's-1' has"),
     "an unknown operation": (
-        '{"version": "v", "op": "MOVE", "experience": "0123456789ab"}\n',
-        "library.txt:1: there is no operation 'MOVE'",
+        '{"version": "v", "op": "RENAME", "experience": "0123456789ab"}\n',
+        "library.txt:1: there is no operation 'RENAME'",
     ),
     "an event without an id": (
         '{"version": "v", "op": "ADD", "text": "a", "experience": "x"}\n',

@@ -53,13 +53,14 @@ class Skipped(NamedTuple):
 
 class Batch(NamedTuple):
     """The operations of one version that a file tells of, its digest in hex, the line of each, and
-    `origin`: who made it and when."""
+    `origin`: who made it and when. `order` is that of its library where the version changed it."""
 
     digest: str
     message: str
     origin: Json
     operations: Sequence[Operation]
     lines: Sequence[int]
+    order: Sequence[str] | None = None
 
 
 class Document(NamedTuple):

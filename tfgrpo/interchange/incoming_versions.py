@@ -52,11 +52,15 @@ def plan(
     operations: list[Operation] = []
     left: list[str] = []
     handled: set[str] = set()
+    former: dict[str, str] | None = None
     known = 0
     for item in items:
         text = one_line(item.text)
         carried = item.id is not None and item.id not in handled
         id = item.id if item.id is not None and carried else derived_id(IMPORT, text)
+        if not carried and text not in present:
+            former = _former(store, ranges) if former is None else former
+            id = former.get(text, id)
         elsewhere = text in present and not (carried and id in texts)
         if elsewhere or id in handled or texts.get(id) == text:
             known += 1
@@ -68,6 +72,16 @@ def plan(
             operations.append(Operation(op, id, item.text, item.reason, evidence))
         handled.add(id)
     return ImportPlan(tuple(operations), known, tuple(left))
+
+
+def _former(store: Store, ranges: Sequence[tuple[int, int]]) -> dict[str, str]:
+    """Text → the experience that had it last, of all that a history tells."""
+    return {
+        one_line(row.text): row.experience
+        for after, upto in ranges
+        for row in store.port.events(after, upto)
+        if row.text is not None
+    }
 
 
 def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]]) -> bool:
@@ -120,7 +134,10 @@ def _history(store: Store, document: Document, branch: str) -> Imported:
                     for operation in batch.operations
                 ]
                 meta = {IMPORT: {**batch.origin, **origin}}
-                versions.append(store.commit(branch, operations, message=batch.message, meta=meta))
+                order = {} if batch.order is None else {"order": batch.order}
+                versions.append(
+                    store.commit(branch, operations, message=batch.message, meta=meta, **order)
+                )
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
 

@@ -1,7 +1,8 @@
 """JSONL of events: the whole history of a library, an event a line, oldest first.
 
-It is the line of first parents, in which a merge's operations are its own. Reading it makes
-versions signed by who reads; the file's authors and times are kept beside them.
+It is the line of first parents, in which a merge's operations are its own. A version that put its
+library in another order has a line `MOVE` with the order. Reading it makes versions signed by who
+reads; the file's authors and times are kept beside them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from tfgrpo.interchange.format_types import Batch, Content, Format, SourceFile
 from tfgrpo.interchange.library_files import Outgoing
 from tfgrpo.store.canonical import is_id
+from tfgrpo.store.history.library_order import ORDER, ids_of
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import OPS, Op, Operation
 
+MOVE = "MOVE"
 HINT = "an object with version, op, experience, text, reason and evidence is expected"
 
 
@@ -40,9 +43,19 @@ def read(source: SourceFile) -> Content:
             message_text = message if isinstance(message, str) else f"import {source.path.name}"
             operations, lines = [], []
             batches.append(Batch(version, message_text, origin, operations, lines))
+        if row.get("op") == MOVE:
+            batches[-1] = batches[-1]._replace(order=_order(source, number, row))
+            continue
         operations.append(_operation(source, number, row))
         lines.append(number)
     return Content(batches=batches)
+
+
+def _order(source: SourceFile, number: int, row: dict[str, object]) -> list[str]:
+    order = row.get(ORDER)
+    if not isinstance(order, list) or not all(isinstance(id, str) and is_id(id) for id in order):
+        raise source.wrong("a MOVE has the ids of a library in order", number, hint=HINT)
+    return order
 
 
 def _operation(source: SourceFile, number: int, row: dict[str, object]) -> Operation:
@@ -71,19 +84,26 @@ def write(out: Outgoing) -> Iterator[str]:
     numbers = [version.number for version in first_parents(out.store, out.version)]
     for number in numbers[-2::-1]:  # all but v0, which has no event
         version = out.store.version(number)
-        for event in out.store.events(version):
-            row = {
-                "version": version.digest.hex(),
+        made = {
+            "author": version.author,
+            "time": version.when.isoformat(),
+            "message": version.message,
+        }
+        rows: list[dict[str, object]] = [
+            {
                 "op": event.op,
                 "experience": event.experience,
                 "text": event.text,
                 "reason": event.reason,
                 "evidence": event.evidence,
-                "author": version.author,
-                "time": version.when.isoformat(),
-                "message": version.message,
             }
-            yield json.dumps(row, ensure_ascii=False) + "\n"
+            for event in out.store.events(version)
+        ]
+        if ORDER in version.meta:
+            rows.append({"op": MOVE, ORDER: ids_of(out.store.library(version))})
+        for row in rows:
+            line = {"version": version.digest.hex(), **row, **made}
+            yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
 FORMAT = Format(
