@@ -39,12 +39,11 @@ def tried(
     from tfgrpo.display.measured_merge import changed_texts, figure_lines
     from tfgrpo.learn import prove as trials
 
-    store, (base, ours, theirs) = app.store, sides
+    store, (base, ours, theirs, _) = app.store, sides
     if base.number in (ours.number, theirs.number):
         return MergeTrial(None, ["one side has nothing of its own: there was nothing to measure"])
-    libraries = [store.library(version) for version in sides]
     decided = None if take is None else merges.side("ours")
-    if merges.three_way(*libraries, resolve=decided).conflicts:
+    if merges.joined(store, sides, resolve=decided).conflicts:
         return MergeTrial(None)
     settings = dict(given)
     wanted = trials.Wanted(
@@ -53,7 +52,8 @@ def tried(
     project = app.project()
     plan = trials.plan_trial(store, project, options.read_flags(settings), wanted)
     proof = train_prove.run_trial(app, project, plan, wanted, quiet=True)
-    together, texts = trials.measured_merge(store, proof, wanted), changed_texts(store, *sides)
+    together = trials.measured_merge(store, proof, wanted)
+    texts = changed_texts(store, base, ours, theirs)
     conflicts = [pair for pair in together.pairs if pair.kind == "conflict"]
     if conflicts and take not in ("ours", "theirs"):
         many = f"{len(conflicts)} pairs of experiences help" if len(conflicts) > 1 else "two help"

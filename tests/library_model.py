@@ -6,7 +6,7 @@ alphabets, so that what a merge by word makes of two changes can be said without
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Refs = dict[str, tuple[str, int | str]]
@@ -55,6 +55,8 @@ class Model:
         self.past: list[Refs] = []
         self.refs: Refs = {"HEAD": ("branch", "main"), "heads/main": ("version", 0)}
         self.future: list[Refs] = []
+        self.rank: Callable[[int], bytes] = lambda number: number.to_bytes(8)
+        """What common ancestors are ordered by: their digests in the store."""
 
     # looking:
 
@@ -255,33 +257,56 @@ class Model:
 
     def merge(self, branch: str, theirs: int, side: str | None) -> int:
         ours = self.tip(branch)
-        base = max(self.ancestors(ours) & self.ancestors(theirs))
-        if base == theirs:
+        bases = self.bases(ours, theirs)
+        if bases == [theirs]:
             return ours
-        if base == ours:
+        if bases == [ours]:
             self.move_branch(branch, theirs)
             return theirs
-        return self.commit(branch, self.three_way(base, ours, theirs, side), merged=theirs)
+        return self.commit(branch, self.three_way(bases, ours, theirs, side), merged=theirs)
+
+    def bases(self, a: int, b: int) -> list[int]:
+        """The common ancestors that are no ancestor of another one."""
+        common = self.ancestors(a) & self.ancestors(b)
+        below = {older for one in common for older in self.ancestors(one) - {one}}
+        return sorted(common - below, key=self.rank)
+
+    def base_of(self, bases: list[int]) -> tuple[dict[str, str], set[str]]:
+        """What several ancestors come to together, and what they do not agree about."""
+        together, disputed = dict(self.versions[bases[0]].library), set[str]()
+        for one in bases[1:]:
+            before, unknown = self.base_of(self.bases(bases[0], one))
+            there = dict(self.versions[one].library)
+            for id in {*together, *there, *before}:
+                pair = together.get(id), there.get(id)
+                wanted, fits = joined(before.get(id), *pair)
+                if pair[0] != pair[1] and (id in unknown or not fits):
+                    disputed.add(id)
+                elif wanted is None:
+                    together.pop(id, None)
+                else:
+                    together[id] = wanted
+        return together, disputed
 
     def apply(self, branch: str, base: int | None, theirs: int | None, side: str | None) -> int:
         """A cherry-pick from a parent to a version, a revert from a version to its parent."""
         if base is None or theirs is None:
             raise Refused("v0 changed nothing")
-        found = self.three_way(base, self.tip(branch), theirs, side)
+        found = self.three_way([base], self.tip(branch), theirs, side)
         if not found:
             raise Refused("nothing left to change")
         return self.commit(branch, found, source=max(base, theirs))
 
     def three_way(
-        self, base: int, ours: int, theirs: int, side: str | None
+        self, bases: list[int], ours: int, theirs: int, side: str | None
     ) -> list[tuple[str, str, str | None]]:
-        libraries = [dict(self.versions[number].library) for number in (base, ours, theirs)]
-        before, mine, other = libraries
+        mine, other = (dict(self.versions[number].library) for number in (ours, theirs))
+        before, disputed = self.base_of(bases)
         made: list[tuple[str, str, str | None]] = []
         conflicts: set[str] = set()
         for id in dict.fromkeys([*mine, *other, *before]):
             wanted, fits = joined(before.get(id), mine.get(id), other.get(id))
-            if not fits:
+            if not fits or (id in disputed and mine.get(id) != other.get(id)):
                 conflicts.add(id)
                 wanted = other.get(id) if side == "theirs" else mine.get(id)
             if wanted == mine.get(id):

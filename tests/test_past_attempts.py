@@ -13,7 +13,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.interchange.reference_attempts import import_attempts
 from tfgrpo.store import Store
-from tfgrpo.store.errors import InvalidName
+from tfgrpo.store.errors import InvalidName, StoreError, TfgrpoError
 
 
 def row(problem: int, reward: float | None, **more: Any) -> dict[str, Any]:
@@ -106,6 +106,34 @@ def test_a_bad_row_is_refused_with_its_line_and_nothing_is_recorded(
         assert caught.value.hint
         assert store.runs.all() == []
     assert not list(tmp_path.glob("*-problems.jsonl"))
+
+
+@pytest.mark.parametrize("part", ["problem", "response", "groundtruth", "error"])
+def test_half_a_character_is_refused_with_nothing_left(tmp_path: Path, part: str) -> None:
+    file = tmp_path / "rollout.jsonl"
+    file.write_text(json.dumps(row(1, 1.0) | {part: "x\ud800"}) + "\n")
+    with Store.init(tmp_path / "store.db") as store:
+        with pytest.raises(TfgrpoError):
+            import_attempts(store, tmp_path, file, "x")
+        assert store.runs.all() == []
+    assert not list(tmp_path.glob("*-problems.jsonl"))
+
+
+def test_an_import_that_cannot_be_recorded_leaves_no_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("no space")
+
+    file = tmp_path / "rollout.jsonl"
+    file.write_text(json.dumps(row(1, 1.0)) + "\n")
+    with Store.init(tmp_path / "store.db") as store:
+        monkeypatch.setattr(type(store.runs), "create", full)
+        with pytest.raises(StoreError, match="no space"):
+            import_attempts(store, tmp_path, file, "x")
+        monkeypatch.undo()
+        assert not list(tmp_path.glob("*-problems.jsonl"))
+        assert import_attempts(store, tmp_path, file, "x").attempts == 1
 
 
 def test_the_command_imports_them_and_rollouts_shows_them(

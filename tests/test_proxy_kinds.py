@@ -16,6 +16,8 @@ from proxy_fixtures import Choice, answer, make
 from test_proxy import CHAT
 
 from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
+from tfgrpo.proxy.subject_kinds import Asking
+from tfgrpo.rendering.request_placement import OPENAI
 from tfgrpo.store import Operation
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.trust.trusted_folders import NotTrusted
@@ -101,6 +103,22 @@ def test_a_subject_is_asked_about_once_and_gets_its_kinds_library(
     assert body["model"] == "tiny"
     assert body["messages"][0]["content"].startswith("Who writes this?\n\nAnswer with one of these")
     assert "private, company" in body["messages"][0]["content"]
+
+
+def test_what_is_remembered_is_of_one_rule_alone_and_outlives_settings_that_are_read_anew() -> None:
+    def key(rule: Classifier, subject: str | None, words: str) -> bytes:
+        return Asking(rule, subject, words, {}, parse_upstream("http://127.0.0.1:1"), OPENAI).key
+
+    same = Classifier(KIND.prompt, KIND.model, dict(KIND.libraries), 9.0)
+    assert key(KIND, "ann", "x") == key(same, "ann", "y")
+    others = [
+        key(replace(KIND, prompt="Who?"), "ann", "x"),
+        key(replace(KIND, model="big"), "ann", "x"),
+        key(replace(KIND, libraries={"private": "s"}), "ann", "x"),
+        key(KIND, None, "ann"),
+        key(KIND, "ben", "x"),
+    ]
+    assert len({key(KIND, "ann", "x"), *others}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("said", [b'{"content":["x"]}', b"[" * 60_000, b"[]", b"\xff"])

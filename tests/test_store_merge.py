@@ -15,7 +15,7 @@ from tfgrpo.store.fsck import fsck, repair
 from tfgrpo.store.history.blame import blame
 from tfgrpo.store.history.merge import MergeConflict, cherry_pick, merge, merge_words, revert, side
 from tfgrpo.store.history.name_moves import redo, undo
-from tfgrpo.store.history.walks import common_ancestor
+from tfgrpo.store.history.walks import common_ancestor, common_ancestors
 
 A, B, C = (derived_id(name) for name in "abc")
 
@@ -55,6 +55,58 @@ def test_a_merge_joins_words_and_has_both_parents(store: Store) -> None:
     assert (merged.parent, merged.merged) == (merged.number - 1, web.number)
     assert common_ancestor(store, merged, web).number == web.number
     assert merge(store, "main", web, message="again").number == merged.number
+
+
+def crossed(store: Store, first: str, second: str) -> None:
+    """Merges what web was into main and what main was into web, each as a branch of its own."""
+    store.create_branch("was", first)
+    merge(store, first, store.tip(second), message="m")
+    merge(store, second, store.tip("was"), message="m")
+    store.delete_branch("was")
+
+
+@pytest.mark.parametrize("sides", [("main", "web"), ("web", "main")])
+def test_what_one_side_took_back_after_both_had_merged_stays_taken_back(
+    store: Store, sides: tuple[str, str]
+) -> None:
+    change(store, "main", "MODIFY", B, "round up always")
+    modified = store.tip("main")
+    change(store, "web", "ADD", C, "add tax")
+    crossed(store, *sides)
+    assert texts(store, "main") == texts(store, "web")
+    revert(store, "main", modified, message="back")
+    ours, theirs = sides
+    merge(store, ours, store.tip(theirs), message="m")
+    assert texts(store, ours) == ["count both days", "round up", "add tax"]
+
+
+def test_what_both_decided_in_other_ways_is_asked_of_a_person_again(store: Store) -> None:
+    change(store, "main", "MODIFY", B, "round up to ten")
+    change(store, "web", "MODIFY", B, "round up to five")
+    store.create_branch("was", "main")
+    merge(store, "main", store.tip("web"), message="m", resolve=side("ours"))
+    merge(store, "web", store.tip("was"), message="m", resolve=side("ours"))
+    with pytest.raises(MergeConflict) as caught:
+        merge(store, "main", store.tip("web"), message="m")
+    (conflict,) = caught.value.conflicts
+    assert (conflict.ours, conflict.theirs) == ("round up to ten", "round up to five")
+    merge(store, "main", store.tip("web"), message="m", resolve=side("theirs"))
+    assert texts(store, "main") == ["count both days", "round up to five"]
+
+
+def test_common_ancestors_are_alike_in_every_order(store: Store) -> None:
+    change(store, "main", "ADD", C, "add tax")
+    change(store, "web", "DELETE", A)
+    there = {store.tip("main").digest, store.tip("web").digest}
+    crossed(store, "main", "web")
+    main, web = store.tip("main"), store.tip("web")
+    both = common_ancestors(store, main, web)
+    assert {one.digest for one in both} == there
+    assert [*both] == common_ancestors(store, web, main)
+    assert common_ancestors(store, main, main) == [main]
+    assert common_ancestors(store, both[0], main) == [both[0]]
+    change(store, "main", "DELETE", C)
+    assert common_ancestor(store, store.tip("main"), main) == main
 
 
 def test_a_conflict_records_nothing_and_can_be_decided(store: Store) -> None:

@@ -232,13 +232,13 @@ def test_a_fast_forward_does_not_forget_what_another_writer_just_committed(
     with Store.open(path) as store, Store.open(path) as other:
         store.create_branch("web")
         store.commit("web", [add("theirs")], message="m")
-        base = merges.common_ancestor
+        base = merges.common_ancestors
 
         def meanwhile(*versions: object) -> object:
             other.commit("main", [add("ours")], message="between the look and the move")
             return base(*versions)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(merges, "common_ancestor", meanwhile)
+        monkeypatch.setattr(merges, "common_ancestors", meanwhile)
         with pytest.raises(StaleVersion):
             merges.merge(store, "main", store.tip("web"), message="m")
         assert [e.text for e in store.library("main")] == ["ours"]

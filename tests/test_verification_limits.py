@@ -219,3 +219,11 @@ def test_a_log_says_how_many_samples_could_not_be_judged(cli: Cli, tmp_path: Pat
         where = ("--model", "m", "--base-url", server.base_url)
         cli("eval", "d.jsonl", "--samples", "1", "--domain", "hanging:DOMAIN", *where)
     assert "1 sample could not be judged" in " ".join(cli("log").stdout.split())
+
+
+def test_a_verifier_that_was_closed_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Verifier(workers=1) as verifier:
+        assert asyncio.run(verifier.run(str.upper, "a")) == "A"
+    monkeypatch.setattr("pebble.ProcessPool", None)
+    with pytest.raises(Killed, match="the verifier was closed"):
+        asyncio.run(verifier.run(str.upper, "a"))

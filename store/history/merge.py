@@ -2,19 +2,21 @@
 
 `merge`, `cherry-pick` and `revert` differ in what is base, ours and theirs: a merge takes the
 common ancestor as base, a cherry-pick of v its parent, a revert of v takes v as base and v's parent
-as theirs.
+as theirs. Where two sides have merged each other there are several common ancestors, and the base
+is their merge. What those do not agree about is for a person to decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import word_diff
 from tfgrpo.store.history.library_order import MergedOrder, ids_of, merged_order
-from tfgrpo.store.history.walks import common_ancestor
+from tfgrpo.store.history.walks import common_ancestors
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
@@ -45,11 +47,13 @@ class Merged(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """What a three-way merge is made from: two versions, and what both are compared with."""
+    """What a three-way merge is made from: two versions, and what both are compared with: one
+    version, or it and `more`."""
 
     base: Version
     ours: Version
     theirs: Version
+    more: tuple[Version, ...] = ()
 
 
 Resolve: TypeAlias = Callable[[Conflict], str | None]
@@ -90,23 +94,58 @@ def side(which: Side) -> Resolve:
     return lambda conflict: conflict.ours if which == "ours" else conflict.theirs
 
 
+def joined(store: Store, sides: Sides, *, resolve: Resolve | None = None) -> Merged:
+    """`three_way` of these versions' libraries."""
+    base, disputed = _base_of(store, sides)
+    ours, theirs = store.library(sides.ours), store.library(sides.theirs)
+    return three_way(base, ours, theirs, resolve=resolve, disputed=disputed)
+
+
+def _base_of(store: Store, sides: Sides) -> tuple[Library, frozenset[str]]:
+    """What the sides are compared with, and the experiences of which it is not known: those that
+    the common ancestors of the sides changed in ways that do not fit."""
+    library, disputed = store.library(sides.base), frozenset[str]()
+    for version in sides.more:
+        first, *more = common_ancestors(store, sides.base, version)
+        before, unknown = _base_of(store, Sides(first, sides.base, version, tuple(more)))
+        merged = three_way(before, library, store.library(version), disputed=unknown)
+        disputed |= {conflict.experience for conflict in merged.conflicts}
+        there = {e.id: e for e in library}
+        for operation in merged.operations:
+            id = operation.experience or ""
+            if operation.text is None:
+                del there[id]
+            else:
+                known = there.get(id) or store.library(version).by_id[id]
+                there[id] = known._replace(text=operation.text)
+        order = merged.order.order or there
+        library = Library(library.version, tuple(there[id] for id in order if id in there))
+    return library, disputed
+
+
 def three_way(
-    base: Library, ours: Library, theirs: Library, *, resolve: Resolve | None = None
+    base: Library,
+    ours: Library,
+    theirs: Library,
+    *,
+    resolve: Resolve | None = None,
+    disputed: AbstractSet[str] = frozenset(),
 ) -> Merged:
     """The operations that turn `ours` into the merge of both, in library order. Without `resolve`,
-    conflicts are in the result. A text that theirs redacted is always one. Raises InvalidOperation
-    when it is resolved to what stands for such a text."""
+    conflicts are in the result. A text that theirs redacted is always one, and so is a `disputed`
+    one, of which it is not known what it was, where the two differ. Raises InvalidOperation when it
+    is resolved to what stands for a redacted text."""
     before, mine, other = (_texts(library) for library in (base, ours, theirs))
     blank = {e.id for e in theirs if e.redacted}
-    unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted}
+    unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted} | disputed
     operations: list[Operation] = []
     conflicts: list[Conflict] = []
     for id in dict.fromkeys([*mine, *other, *before]):
         b, o, t = before.get(id), mine.get(id), other.get(id)
-        if t in (b, o):
+        if t == o or (t == b and id not in disputed):
             continue
         result = t
-        if o != b or id in blank:
+        if o != b or id in blank or id in disputed:
             apart = None in (b, o, t) or id in unsure
             joined = None if apart else merge_words(b or "", o or "", t or "")
             if joined is None:
@@ -165,7 +204,8 @@ def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> 
     the changes of the empty library, which has none."""
     ours = store.tip(branch)
     if kind == "merge":
-        return Sides(common_ancestor(store, ours, version), ours, version)
+        base, *more = common_ancestors(store, ours, version)
+        return Sides(base, ours, version, tuple(more))
     parent = _parent(store, version)
     if kind == "revert":
         return Sides(version, ours, parent)
@@ -185,7 +225,7 @@ def merge(
     versions of its own moves forward. Raises MergeConflict, or StaleVersion when another process
     moved the branch, with nothing recorded."""
     sides = sides_of(store, "merge", branch, theirs)
-    base, ours, _ = sides
+    base, ours, *_ = sides
     if base.number == theirs.number:
         return ours
     if base.number == ours.number:
@@ -277,10 +317,10 @@ def _parent(store: Store, version: Version) -> Version:
 
 
 def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
-    base, ours, theirs = sides
+    base, ours, theirs, _ = sides
     message, resolve, merged, measured = joining
     our_library = store.library(ours)
-    merger = three_way(store.library(base), our_library, store.library(theirs), resolve=resolve)
+    merger = joined(store, sides, resolve=resolve)
     if merger.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
         one = len(merger.conflicts) == 1
@@ -301,7 +341,7 @@ def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version
         meta[MEASURED], out = measured.figures, measured.left_out
         theirs_alone = {one.experience for one in brought}
         brought = [one for one in brought if one.experience not in out]
-        before = _texts(store.library(base))
+        before = _texts(_base_of(store, sides)[0])
         back = (change(e.id, e.text, before.get(e.id)) for e in our_library if e.id in out)
         brought += [one for one in back if one and one.experience not in theirs_alone]
         gone = {one.experience for one in brought if one.op == "DELETE"}

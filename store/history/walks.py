@@ -165,24 +165,39 @@ def has_in_history(versions: Versions, tip: Version, version: Version) -> bool:
 
 
 def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
-    """The newest version that both have in their history. v0 is in every history."""
-    sides: dict[int, set[str]] = {a.number: {"a"}}
-    sides.setdefault(b.number, set()).add("b")
+    """A version that both have in their history, and no later one has both. v0 is in every
+    history. Of several, the one that every copy of the store takes."""
+    return common_ancestors(versions, a, b)[0]
+
+
+def common_ancestors(versions: Versions, a: Version, b: Version) -> list[Version]:
+    """The versions that both have in their history, without those that another of them has in its
+    own: several where each side has merged the other. Their order is that of their digests, alike
+    in every copy of a store, as numbers are not."""
     import heapq
 
+    ours, theirs, passed = 1, 2, 4
+    sides = {a.number: ours}
+    sides[b.number] = sides.get(b.number, 0) | theirs
     heap = [-number for number in sides]
     heapq.heapify(heap)
-    read = ReadAhead(versions)
-    while heap:
+    read, open_ends = ReadAhead(versions), len(sides)
+    common: list[Version] = []
+    while open_ends:  # the others are in the history of a version that is common
         version = read(-heapq.heappop(heap))
-        if len(sides[version.number]) == 2:
-            return version
+        side = sides[version.number]
+        open_ends -= not side & passed
+        if side == ours | theirs:
+            common.append(version)
+            side |= passed
         for parent in version.parents:
-            if parent not in sides:
-                sides[parent] = set()
+            before = sides.get(parent)
+            if before is None:
                 heapq.heappush(heap, -parent)
-            sides[parent] |= sides[version.number]
-    raise AssertionError("v0 is in every history")
+            now = (before or 0) | side
+            open_ends += (not now & passed) - (before is not None and not before & passed)
+            sides[parent] = now
+    return sorted(common, key=lambda version: version.digest)
 
 
 def parents_reader(versions: Versions) -> Parents:

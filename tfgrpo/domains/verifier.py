@@ -130,6 +130,7 @@ class Verifier:
         self.seconds = seconds
         self._workers, self._memory, self._warm = workers, memory, warm
         self._pools: dict[bytes, Any] = {}
+        self._is_closed = False
 
     def _pool(self, theirs: bytes, packed: bytes) -> Any:
         """Returns the processes for what is ours, or for one function of `theirs`, the user's, so
@@ -179,6 +180,8 @@ class Verifier:
         theirs = b"" if ours else packed
         what = f"no verdict in {self.seconds:g} s"
         for _ in range(TRIES):
+            if self._is_closed:  # processes that are started now would never end
+                raise Killed("the verifier was closed")
             pool = self._pool(theirs, packed)
             try:
                 outcome = asyncio.wrap_future(
@@ -206,7 +209,8 @@ class Verifier:
             await asyncio.to_thread(_end, pool)
 
     def close(self) -> None:
-        """Ends the worker processes."""
+        """Ends the worker processes; what is still to be judged has no verdict."""
+        self._is_closed = True
         for pool in self._pools.values():
             _end(pool)
 

@@ -82,17 +82,12 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
         for (problem, answer), id in ids.items():
             row = {"id": id, "problem": problem, "answer": answer}
             out.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
-    groups = Counter((attempt.step, ids[attempt[1:3]]) for attempt in attempts)
-    settings = TrainSettings(
-        data=dataset.name,
-        data_digest=problems.digest(problems.load(dataset, ground_truth=False)),
-        models=ModelSettings(model=MODEL),
-        group_size=max([2, *groups.values()]),
-        batch_size=len(ids),
-        epochs=1,
-        branch=store.head.branch or "main",
-    )
-    run = _record(store, run_name, settings, attempts, ids, path)
+    try:
+        run = _record(store, run_name, dataset, attempts, ids, path)
+    except BaseException:
+        if store.runs.find(run_name) is None:  # else the run has need of its problems
+            dataset.unlink(missing_ok=True)
+        raise
     return ImportedRun(
         run,
         dataset,
@@ -106,30 +101,34 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
 def _record(
     store: Store,
     name: str,
-    settings: TrainSettings,
+    dataset: Path,
     attempts: list[PastAttempt],
     ids: Mapping[tuple[str, str], str],
     path: Path,
 ) -> Run:
     base = store.head.version.number
+    contents = [_content(attempt) for attempt in attempts]
+    groups = Counter((attempt.step, ids[attempt[1:3]]) for attempt in attempts)
+    settings = TrainSettings(
+        data=dataset.name,
+        data_digest=problems.digest(problems.load(dataset, ground_truth=False)),
+        models=ModelSettings(model=MODEL),
+        group_size=max([2, *groups.values()]),
+        batch_size=len(ids),
+        epochs=1,
+        branch=store.head.branch or "main",
+    )
     config = settings.model_dump(mode="json")
     run = store.runs.create(name, new_id(), settings.branch, base, config, store.author)
     samples: Counter[tuple[int, str]] = Counter()
     now = time.time_ns() // 1000
     rows = []
-    for attempt in attempts:
+    for attempt, content in zip(attempts, contents, strict=True):
         id = ids[attempt.problem, attempt.answer]
         sample = samples[attempt.step, id]
         samples[attempt.step, id] += 1
-        verdict = {
-            "answer": None,
-            "reason": attempt.error or "as recorded by the reference implementation",
-            "response": attempt.response,
-            "messages": list(attempt.messages),
-        }
         outcome = "failed" if attempt.error else "answered"
         outcome = "unverifiable" if not attempt.error and attempt.reward is None else outcome
-        content = canonical(verdict).decode()
         rows.append(
             (run.id, attempt.step, id, sample, base, "[]", outcome, attempt.reward, content, now)
         )
@@ -137,6 +136,16 @@ def _record(
         writer.append([], rows)
     store.runs.note(run, "finished", f"imported from {path.name}")
     return run
+
+
+def _content(attempt: PastAttempt) -> str:
+    verdict = {
+        "answer": None,
+        "reason": attempt.error or "as recorded by the reference implementation",
+        "response": attempt.response,
+        "messages": list(attempt.messages),
+    }
+    return canonical(verdict).decode()
 
 
 def _files(path: Path) -> Iterator[tuple[Path, int]]:

@@ -67,11 +67,13 @@ class Asking(NamedTuple):
     api: str
 
     @property
-    def key(self) -> tuple[int, bytes]:
-        """Returns what the answer is remembered under."""
-        source = f"s{self.subject}" if self.subject is not None else f"w{self.words}"
-        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
-        return id(self.classifier), digest
+    def key(self) -> bytes:
+        """Returns what the answer is remembered under: the same as long as the rule is, even where
+        the settings were read anew."""
+        rule = self.classifier
+        who = ("s", self.subject) if self.subject is not None else ("w", self.words)
+        source = json.dumps([rule.prompt, rule.model, dict(rule.libraries), *who])
+        return hashlib.sha256(source.encode()).digest()
 
 
 class Kinds:
@@ -79,8 +81,8 @@ class Kinds:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._known: dict[tuple[int, bytes], tuple[str | None, float]] = {}
-        self._tasks: dict[tuple[int, bytes], asyncio.Task[str | None]] = {}
+        self._known: dict[bytes, tuple[str | None, float]] = {}
+        self._tasks: dict[bytes, asyncio.Task[str | None]] = {}
         self._trouble = False
 
     def library(self, asking: Asking, default: str) -> str:

@@ -46,7 +46,7 @@ def _looked_at(
     store = visit.store
     sides = merges.sides_of(store, kind, branch, version)
     ours = store.library(sides.ours)
-    merged = merges.three_way(store.library(sides.base), ours, store.library(sides.theirs))
+    merged = merges.joined(store, sides)
     texts = {e.id: e.text for e in ours}
     contained = kind == "merge" and sides.base.number == version.number
     return visit.render(
