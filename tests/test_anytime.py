@@ -97,8 +97,9 @@ def test_blocks_have_the_arms_in_the_share_that_they_come_in() -> None:
         0.9: (1, 9),
         0.01: (99, 1),
     }
-    for share in (0.0, 1.0):
-        assert block_sizes(share) == (1, 1)
+    assert (block_sizes(0.0), block_sizes(1.0)) == ((1, 0), (0, 1))
+    alone = [Outcome(True, 1.0, (0, 1)), Outcome(False, 0.0, (1, 0))]
+    assert not len(blocks_of(alone).values), "who was alone in coming is compared with nobody"
     for share in (1e-9, 0.001, 0.07, 0.15, 0.95, 0.9999999):
         a, b = block_sizes(share)
         assert a >= 1

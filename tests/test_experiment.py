@@ -59,7 +59,14 @@ from tfgrpo.store import (
 )
 from tfgrpo.store import child_processes as children
 from tfgrpo.store.activity.decisions import decide, decisions
-from tfgrpo.store.activity.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
+from tfgrpo.store.activity.traffic import (
+    ArmCall,
+    ArmScore,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    traffic_path,
+)
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.name_moves import protect, undo
 from tfgrpo.store.opening import open_traffic
@@ -117,6 +124,53 @@ def recorded(store: Store) -> list[CallRecord]:
 
 
 # on the wire:
+
+
+def test_where_calls_are_counted_each_has_an_arm_of_its_own(
+    settings: ProxySettings, store: Store
+) -> None:
+    plan = ExperimentPlan(guards=(), unit="call")
+    id = start(store, "shorter", ("prod", "main"), 0.5, plan).id
+    with ProxyThread(settings) as proxy:
+        arms = dict(ask(proxy, "ann") for _ in range(24))
+    assert arms == {call: f"shorter/{arm_of(id, call, 0.5)}" for call in arms}
+    assert len(set(arms.values())) == 2, "of one subject"
+
+
+def test_an_experiment_whose_calls_were_deleted_for_their_age_decides_nothing_any_more(
+    store: Store,
+) -> None:
+    plan = ExperimentPlan(guards=(), auto=True)
+    running = start(store, "shorter", ("prod", "main"), 0.5, plan)
+    blank = CallRecord(*[None] * len(CallRecord._fields))._replace(
+        worker="w", route="/", streamed=0, stale=0, status=200, added=1, latency=1
+    )
+    calls, scores = [], []
+    for n in range(400):
+        arm = running.control if n % 2 else running.candidate
+        name = f"shorter/{'control' if n % 2 else 'candidate'}"
+        calls.append(
+            blank._replace(
+                id=f"call-{n:08x}",
+                time=running.started + n,
+                arm=name,
+                digest=arm.digest[:16],
+                subject=f"s{n}",
+            )
+        )
+        scores.append(Feedback(calls[-1].id, running.started + n, "till", float(n % 2)))
+    with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+        traffic.add(calls, [])
+        for one in scores:
+            traffic.add_feedback(one)
+        traffic.delete_before(running.started)
+        assert evidence(store, running).verdict.kind == "harm"
+        traffic.delete_before(running.started + 10)
+    found = evidence(store, running)
+    assert found.verdict.kind == "none"
+    assert "deleted" in found.verdict.doubts[0]
+    assert found.verdict.doubts[0] in found.notes
+    assert settle(store, running) is None
 
 
 def test_a_share_of_subjects_gets_the_candidate_and_each_the_same_one_every_time(
@@ -527,6 +581,37 @@ def test_a_subject_counts_once_and_in_the_arm_that_it_was_seen_in_first() -> Non
     assert weighed(plan, calls, late).compared == found.compared, "its first score stays"
     by_call = weighed(plan_of(plan=ExperimentPlan(guards=(), unit="call")), calls, scores)
     assert (by_call.moved, by_call.subjects["candidate"]) == (0, 50)
+
+
+def regulars(seed: int, shares: tuple[tuple[int, float], ...]) -> Evidence:
+    """Ten days of an experiment without any difference. 200 subjects come back every day and are
+    pleased more often than as many who come once; some say so."""
+    dice, day = random.Random(seed), 86_400_000_000
+    plan = plan_of(shares=tuple((at * day, share) for at, share in shares), id=f"id{seed}")
+    calls, scores = [], []
+    for number in range(10):
+        who = [(f"r{n}", 0.85) for n in range(200)] + [(f"n{number}/{n}", 0.45) for n in range(200)]
+        dice.shuffle(who)
+        for at, (subject, pleased) in enumerate(who):
+            time = number * day + 1000 * at + 1
+            share = [share for since, share in plan.shares if since <= time][-1]
+            is_candidate = arm_of(plan.id, subject, share) == "candidate"
+            made = call(len(calls), is_candidate, subject=subject)._replace(time=time)
+            calls.append(made)
+            if dice.random() < 0.15:
+                scores.append(ArmScore(made.id, float(dice.random() < pleased), None))
+    return weighed(plan, calls, scores)
+
+
+def test_a_larger_share_makes_no_difference_of_who_comes_back() -> None:
+    ramps = (((0, 0.1), (2, 0.5)), ((0, 0.05), (2, 0.2), (4, 0.5)), ((0, 0.5), (5, 1.0)))
+    found = [regulars(seed, ramp) for ramp in ramps for seed in range(10)]
+    assert sum(one.verdict.kind != "none" for one in found) <= 1
+    shown = [one.compared[0] for one in found]
+    differences = [one.candidate.mean - one.control.mean for one in shown]
+    assert abs(sum(differences) / len(differences)) < 0.03
+    for one, difference in zip(shown, differences, strict=True):
+        assert one.low - 0.05 < difference < one.high + 0.05, "what is shown is what is tested"
 
 
 def test_arms_of_the_wrong_size_are_said_and_nothing_is_promoted() -> None:

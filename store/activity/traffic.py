@@ -336,6 +336,10 @@ class Traffic(Protocol):
     def delete_before(self, time: int) -> int:
         """Deletes calls from before a time, with their words and feedback; returns how many."""
 
+    def deleted(self, arms: Sequence[str]) -> int | None:
+        """The time (microseconds) of the last call of these arms that was deleted for its age; None
+        where none was."""
+
     def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
         """Takes a pattern out of every text, and its bytes out of the file; returns from how many
         rows. With `dry_run` it only counts them."""

@@ -420,6 +420,12 @@ class SqliteTraffic(SideFile):
             return 0
         self._db.execute("pragma secure_delete = on")
         with self._writing():
+            arms = "select 'deleted ' || arm, max(time) from calls where arm is not null and time < ?"
+            self._db.execute(
+                f"insert into facts {arms} group by arm"
+                " on conflict (name) do update set value = max(value, excluded.value)",
+                (time,),
+            )
             old = "(select id from calls where time < ?)"
             for table in ("contents", "feedback"):
                 self._db.execute(f"delete from {table} where call in {old}", (time,))
@@ -427,6 +433,12 @@ class SqliteTraffic(SideFile):
         with self._translating():  # what they were is in the log of writes too
             self._db.execute("pragma wal_checkpoint(truncate)")
         return deleted
+
+    def deleted(self, arms: Sequence[str]) -> int | None:
+        names = [f"deleted {arm}" for arm in arms]
+        query = f"select max(value) from facts where name in ({', '.join('?' * len(names))})"
+        ((time,),) = self._rows(query, names)
+        return None if time is None else int(time)
 
     def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
         changed = 0

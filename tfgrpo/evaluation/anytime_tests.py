@@ -79,9 +79,10 @@ class Blocks(NamedTuple):
 
 
 def block_sizes(share: float) -> tuple[int, int]:
-    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth."""
+    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth. Where
+    one arm gets all of them the other has none, and nothing can be compared."""
     if not 0 < share < 1:
-        return 1, 1
+        return (0, 1) if share >= 1 else (1, 0)
     most = 10 if 0.1 <= share <= 0.9 else LARGEST_BLOCK
     ratio = Fraction(share).limit_denominator(most)
     if not 0 < ratio < 1:
@@ -100,11 +101,14 @@ class Outcome(NamedTuple):
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
     """Outcomes, in the order in which they became known, in blocks; what is over waits for its
     block, as long as its arm is not too far ahead. Blocks depend on arms and sizes alone, never on
-    a value, and one that is whole stays as it is whatever comes later."""
+    a value, and one that is whole stays as it is whatever comes later. Outcomes whose sizes lack an
+    arm are in none."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
     for candidate, value, size in outcomes:
+        if not all(size):
+            continue
         queues = waiting.setdefault(size, ([], []))
         queues[candidate].append(value)
         a, b = size

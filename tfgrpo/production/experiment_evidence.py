@@ -3,8 +3,11 @@
 **What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
 other arm, after a change of the share, are left out and counted. To leave out the subject instead
 would leave out those who came back, and who comes back depends on the answers. A subject is judged
-by its first value, which no later one can take back, so that the tests stay exact. Where the unit
-is the call, each call is a subject.
+by its first value, which no later one can take back, so that the tests stay exact. It is compared
+with subjects that were first seen under the same share: among those who come later, the arms differ
+in how many are new. Where the unit is the call, each call is a subject, with an arm of its own.
+Once calls of an experiment were deleted for their age it decides nothing any more: what is left is
+another sample at every look.
 
 **On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
 one outside counts as the scale's end, and keeps an experiment from promoting by itself. Latency and
@@ -199,7 +202,14 @@ def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evi
     since = experiment.started
     arms = [arm_name(experiment.name, arm) for arm in (CONTROL, CANDIDATE)]
     scores = traffic.arm_scores(arms, since, tags)  # first: a score's call is there already
-    return weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
+    found = weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
+    deleted = traffic.deleted(arms)
+    if deleted is None or deleted < since:
+        return found
+    words = "the oldest calls of the experiment were deleted (--keep): it decides nothing any more"
+    return found._replace(
+        notes=(*found.notes, words), verdict=Verdict("none", "no decision: calls are gone", (words,))
+    )
 
 
 @replay.without_gc()
@@ -246,7 +256,7 @@ class _Place(NamedTuple):
 
 
 class _Units:
-    """Calls by whom they count for, and in which arm."""
+    """Calls by whom they count for, in which arm, and beside which others."""
 
     def __init__(self, experiment: Experiment, calls: Iterable[ArmCall]) -> None:
         digests = {
@@ -256,7 +266,8 @@ class _Units:
         by_call = experiment.plan.unit == "call"
         since = [since for since, _ in experiment.shares]
         sizes = [anytime_tests.block_sizes(share) for _, share in experiment.shares]
-        self._arm_of: dict[str, str] = {}
+        self._first: dict[str, tuple[str, int]] = {}
+        """Each subject's first arm, and the number of the share under which it was seen first."""
         self._places: dict[str, _Place] = {}
         self.first: list[Counter[str]] = [Counter() for _ in experiment.shares]
         """Under each share, the subjects of each arm that were seen first under it."""
@@ -271,12 +282,13 @@ class _Units:
                 continue
             arm = call.arm.rpartition("/")[2]
             subject = call.id if by_call or call.subject is None else call.subject
-            known, at = self._arm_of.get(subject), max(0, bisect_right(since, call.time) - 1)
-            if known is None:
-                self._arm_of[subject] = arm
+            if subject not in self._first:
+                at = max(0, bisect_right(since, call.time) - 1)
+                self._first[subject] = arm, at
                 self.first[at][arm] += 1
                 self.subjects[arm] += 1
-            elif known != arm:
+            known, at = self._first[subject]
+            if known != arm:
                 self.moved.add(subject)
                 self._left_out += 1
                 continue
@@ -344,9 +356,7 @@ def _compared(
         test, tolerance = anytime_tests.means(blocks), tolerance / unit
         kind = "right or wrong" if all(one.value in scale for one in clipped) else "scale"
     between = anytime_tests.bounds(test, reach, -math.log(alpha))
-    control, candidate = (
-        _measured([one.value for one in clipped if one.candidate is arm]) for arm in (False, True)
-    )
+    control, candidate = _both_measured(clipped)
     return Compared(
         metric,
         False,
@@ -389,8 +399,30 @@ def _not_counted(plan: ExperimentPlan, scores: Sequence[ArmScore]) -> Iterable[s
             yield f"score: feedback with the label {label} has another scale, and does not count"
 
 
-def _measured(values: Sequence[float]) -> Measured:
-    return Measured(len(values), math.fsum(values) / len(values) if values else 0.0)
+def _both_measured(outcomes: Iterable[Outcome]) -> tuple[Measured, Measured]:
+    """The means of control and candidate, each of those that were first seen under one share, and
+    then the mean of these by how much they tell: what changed between the shares, for both arms
+    alike, is no difference then."""
+    under: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    for one in outcomes:
+        under.setdefault(one.sizes, ([], []))[one.candidate].append(one.value)
+    pairs = [pair for pair in under.values() if all(pair)]
+    sizes = [sum(len(pair[arm]) for pair in under.values()) for arm in (0, 1)]
+    if len(pairs) != len(under) and not pairs:
+        sums = [math.fsum(value for pair in under.values() for value in pair[arm]) for arm in (0, 1)]
+        means = [sums[arm] / sizes[arm] if sizes[arm] else 0.0 for arm in (0, 1)]
+    else:
+        weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]
+        whole = math.fsum(weights) or 1.0
+        means = [
+            math.fsum(
+                weight * math.fsum(pair[arm]) / len(pair[arm])
+                for weight, pair in zip(weights, pairs, strict=True)
+            )
+            / whole
+            for arm in (0, 1)
+        ]
+    return Measured(sizes[0], means[0]), Measured(sizes[1], means[1])
 
 
 def _evidence(log: float) -> float:

@@ -198,7 +198,7 @@ class Exchange(Asker):
             edits.append((member.start + 1, member.end - 1, escaped(model)))
             call.model = model
         if source is not None:
-            call.chosen = source.chosen(lambda: question(members), call.subject or call.id)
+            call.chosen = source.chosen(lambda: question(members), call.id, call.subject)
             try:
                 if call.chosen.addition is not None:
                     edits += place(text, members, call.chosen.addition)

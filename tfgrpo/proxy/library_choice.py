@@ -58,14 +58,15 @@ class Source:
         self.live = LiveLibrary(revision, store=choice.store, beside=self.arms.read)
         self._wholes: dict[str | None, tuple[PromptLibrary, Chosen]] = {}
 
-    def chosen(self, words: Callable[[], str], coin: str) -> Chosen:
-        """Returns what a request gets. `words` gives the text that experiences are picked by, and
-        `coin`, whom it is for, decides which are left out of it, and its arm."""
+    def chosen(self, words: Callable[[], str], call: str, subject: str | None = None) -> Chosen:
+        """Returns what a request gets, by the id of its call. `words` gives the text that
+        experiences are picked by, and `subject`, whom it is for (None: nobody else), decides which
+        are left out of it, and its arm."""
         live, choice = self.live, self.choice
         library, running = live.in_force
-        arm: str | None = None
+        arm, coin = None, subject or call
         if isinstance(running, RunningExperiment):
-            arm, candidate = running.arm(coin)
+            arm, candidate = running.arm(coin, call)
             library = library if candidate is None else candidate
         known = self._wholes.get(arm)
         if known is None or known[0] is not library or known[1].trouble != live.trouble:

@@ -48,9 +48,11 @@ class RunningExperiment(NamedTuple):
     experiment: Experiment
     candidate: PromptLibrary
 
-    def arm(self, subject: str) -> tuple[str, PromptLibrary | None]:
-        """Returns the arm of a subject, and its library; None for the control's."""
-        arm = arm_of(self.experiment.id, subject, self.experiment.share)
+    def arm(self, subject: str, call: str) -> tuple[str, PromptLibrary | None]:
+        """Returns the arm of a subject's call, and its library; None for the control's. Where
+        calls are counted each has an arm of its own, or those of a subject would count as many."""
+        unit = call if self.experiment.plan.unit == "call" else subject
+        arm = arm_of(self.experiment.id, unit, self.experiment.share)
         return arm_name(self.experiment.name, arm), self.candidate if arm == CANDIDATE else None
 
 
