@@ -115,6 +115,7 @@ class Policy(NamedTuple):
     estimator: Estimator | None
     promote: float = 0.95
     retire: float = 0.25
+    drop: float = 0.10
     hidden: float = 0.15
     pool: int = 24
     few: bool = False
@@ -279,7 +280,7 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
         library.beliefs = beliefs
         is_last = step + 1 == world.steps
         enough = policy.last if is_last and policy.last else policy.promote
-        library.kept = [one for one in library.kept if beliefs[one].direction >= policy.retire]
+        library.kept = [one for one in library.kept if beliefs[one].direction >= policy.drop]
         library.promote([one for one in library.pool if beliefs[one].above >= enough], rivals)
         pool = [one for one in library.pool if beliefs[one].direction >= policy.retire]
         if len(pool) > policy.pool:

@@ -12,6 +12,7 @@ from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.display.event_lines import credit_words
 from tfgrpo.evaluation.statistics import interval_object
+from tfgrpo.rendering.experience_texts import is_example
 
 if TYPE_CHECKING:
     from tfgrpo.display.library_figures import KnownExperience
@@ -131,7 +132,8 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
         line = words(one.credit)
         if one.credit:
             figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
-            line += printing.words(figures + f"{one.credit.absent} without", dim=True)
+            alike = ", of all examples together" if is_example(one.experience.text) else ""
+            line += printing.words(f"{figures}{one.credit.absent} without{alike}", dim=True)
         yield from printing.wrap(line, first=" " * 6, indent=6)
 
 

@@ -16,7 +16,6 @@ from tfgrpo.cli.start_context import REVISION, RUN, App, Given, needed, pass_app
 from tfgrpo.cli.ui import PAGES
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, Seal, listed_runs, run_record
-from tfgrpo.runs.run_versions import gain_words
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.store import Store
@@ -98,7 +97,7 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
         words = [printing.Word(version.name, fg="yellow"), *printing.counts(store.counts(version))]
         yield from printing.wrap([*words, *printing.words(version.message)], indent=4)
     if record.gain is not None:
-        yield from printing.apart(printing.wrapped(gain_words(record.gain), indent=4))
+        yield from printing.apart(printing.wrapped(str(record.gain), indent=4))
     if issue_counts(record.report):
         yield from ("", issue_counts(record.report))
     for issue in record.report.issues:

@@ -147,7 +147,6 @@ def _tell(app: App, result: TrainResult) -> None:
     from tfgrpo.learn.best_version import best_tag, final_version
     from tfgrpo.learn.run import next_steps
     from tfgrpo.runs.run_issues import issue_counts
-    from tfgrpo.runs.run_versions import gain_words, is_doubtful
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
@@ -155,8 +154,8 @@ def _tell(app: App, result: TrainResult) -> None:
         printing.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
         printing.echo(str(result.chosen))
-    if result.gain is not None and is_doubtful(result.gain):
-        printing.echo(gain_words(result.gain))
+    if result.gain is not None and result.gain.is_doubtful:
+        printing.echo(str(result.gain))
     issues = issue_counts(result.report)
     if issues:
         printing.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
@@ -174,8 +173,8 @@ def _tell(app: App, result: TrainResult) -> None:
     else:
         printing.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
         printing.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
-    if result.gain is not None and not is_doubtful(result.gain):
-        printing.echo(gain_words(result.gain))
+    if result.gain is not None and not result.gain.is_doubtful:
+        printing.echo(str(result.gain))
     for step in next_steps(result):
         printing.echo_each(printing.wrapped(step, first="next: ", indent=6))
 

@@ -7,10 +7,11 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,10 +26,14 @@ from tfgrpo.evaluation.credit import credits
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
-from tfgrpo.learn.decide import ByChance, Decisions
+from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
 from tfgrpo.learn.examples import AROUND, tokens_beside
+from tfgrpo.learn.library_draft import Draft
 from tfgrpo.learn.policies.protocol import find_policy
-from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.learn.pool import Pool
+from tfgrpo.learn.reflection import StepOrigin
+from tfgrpo.learn.rivals import Nearness, Rivals
+from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
@@ -389,7 +394,8 @@ def test_a_rule_goes_by_effects_alone() -> None:
     effects = {"a": effect(0.3, 0.99), "b": effect(-0.2, 0.1), "c": effect(0.1, 0.7)}
     found = ByChance().decide(effects, ["a", "b", "c", "new"], ["k"])
     assert found == (("a",), ("b",), ())
-    assert ByChance().decide({"k": effect(-0.2, 0.1)}, [], ["k", "other"]).dropped == ("k",)
+    in_force = {"k": effect(-0.2, 0.09), "l": effect(-0.1, 0.2)}
+    assert ByChance().decide(in_force, [], ["k", "l", "other"]).dropped == ("k",)
 
 
 def test_a_pool_that_is_full_is_halved_and_the_better_half_stays() -> None:
@@ -445,6 +451,51 @@ def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]
     figures = {json.dumps(event.evidence["effect"]) for event in added if event.evidence}
     assert len(figures) == 1
     assert json.loads(figures.pop())[1] > 0.1
+
+
+@pytest.fixture
+def with_examples(tmp_path: Path) -> Iterator[tuple[Store, Pool]]:
+    """A pool of three examples, of which a person has put the first into the library."""
+    with Store.init(tmp_path / "examples.db") as store:
+        texts = [example_text(f"What is {n} + 1?", f"The number is {n} and one.") for n in range(3)]
+        store.commit("main", [fixed(t) for t in texts[:1]], message="m")
+        base = store.tip("main")
+        store.commit("main", [fixed(t) for t in texts[1:]], message="m")
+        yield store, Pool("r/candidates", base, store.library(base), store.library("main"))
+
+
+@pytest.mark.parametrize("mean", [-0.2, 0.2])
+def test_a_persons_examples_stay_what_they_are_beside_those_on_probation(
+    with_examples: tuple[Store, Pool], mean: float
+) -> None:
+    store, pool = with_examples
+    own, *tried = (one.id for one in pool.library)
+    assert pool.names == ([EXAMPLES], [own])
+    assert pool.factors == {own: (own,), EXAMPLES: tuple(tried)}
+    chance = float(mean > 0)
+    effects = {EXAMPLES: Effect(mean, 0.05, chance, chance, 60, 60)}
+    decided = ByChance().decide(effects, *pool.names)
+    assert decided == (((EXAMPLES,), (), ()) if mean > 0 else ((), (EXAMPLES,), ()))
+    rivals = Rivals({}, {}, Nearness(store, SimpleNamespace(name="r"), ()))  # type: ignore[arg-type]
+    settled = settle(store, Settling(pool, effects, rivals), decided, StepOrigin("run", 1, {}))
+    changed = settled.operations if mean > 0 else settled.candidates
+    assert [(one.op, one.experience) for one in changed] == [
+        ("ADD" if mean > 0 else "DELETE", id) for id in tried
+    ]
+
+
+def test_examples_without_room_are_given_up_where_the_others_enter(
+    with_examples: tuple[Store, Pool],
+) -> None:
+    store, pool = with_examples
+    _, first, second = (one.id for one in pool.library)
+    effects = {EXAMPLES: Effect(0.2, 0.05, 1.0, 1.0, 60, 60)}
+    rivals = Rivals({}, {}, Nearness(store, SimpleNamespace(name="r"), ()))  # type: ignore[arg-type]
+    about = Settling(pool, effects, rivals, Draft(pool.library).tokens - 5)
+    decided = ByChance().decide(effects, *pool.names)
+    settled = settle(store, about, decided, StepOrigin("run", 1, {}))
+    assert [(one.op, one.experience) for one in settled.operations] == [("ADD", first)]
+    assert [(one.op, one.experience) for one in settled.candidates] == [("DELETE", second)]
 
 
 KINDS = (

@@ -79,8 +79,8 @@ class Blocks(NamedTuple):
 
 
 def block_sizes(share: float) -> tuple[int, int]:
-    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth. Where
-    one arm gets all of them the other has none, and nothing can be compared."""
+    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth.
+    Where one arm gets all of them the other has none, and nothing can be compared."""
     if not 0 < share < 1:
         return (0, 1) if share >= 1 else (1, 0)
     most = 10 if 0.1 <= share <= 0.9 else LARGEST_BLOCK

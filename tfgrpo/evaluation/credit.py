@@ -4,7 +4,8 @@ Training leaves a random part of the library out of each prompt, so rewards are 
 presence within strata: the rollouts of one problem under one library. Intervals are cluster-robust
 by problem (CR1, Student's t with problems - 1 degrees of freedom; Cameron and Miller, 2015).
 Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with the text that
-it has at a version. Attempts that try a lesson at its own problem count for nothing.
+it has at a version; examples have one credit together. Attempts that try a lesson at its own
+problem count for nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -22,7 +22,7 @@ import numpy as np
 from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, Places, estimate
-from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.rendering.experience_texts import EXAMPLES, is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
@@ -57,12 +57,10 @@ class RecordedAttempts:
         ]
         """The steps that there are attempts of, in the order in which they are read."""
         units: dict[int, list[str]] = {}
-        self._examples: set[str] = set()
         for one in self.steps:
             if one.version not in units:
                 library = store.library(store.version(one.version))
-                units[one.version] = [unit(experience) for experience in library]
-                self._examples |= {e.id for e in library.readable if is_example(e.text)}
+                units[one.version] = list(dict.fromkeys(map(unit, library)))
         self._ids = sorted({name for names in units.values() for name in names})
         places = {name: place for place, name in enumerate(self._ids)}
         self._columns = {
@@ -116,14 +114,13 @@ class RecordedAttempts:
                 groups.setdefault(row.kind or "" if apart else "", []).append(row)
         places = {id: place for place, id in enumerate(ids)}
         for group, some in groups.items():
-            yield _chunk((group, part, lot), columns, places, self._examples, some)
+            yield _chunk((group, part, lot), columns, places, some)
 
 
 def _chunk(
     of: tuple[str, int, tuple[str, int]],
     columns: Places,
     places: Mapping[str, int],
-    examples: AbstractSet[str],
     rows: Sequence[RewardRow],
 ) -> Chunk:
     """What some attempts of one library were shown. A candidate that was not tried at a problem was
@@ -142,7 +139,7 @@ def _chunk(
         tried.setdefault(row.belongs, []).append(number)
     untried: list[int] = []
     for belongs, numbers in tried.items() if tried.keys() != {None} else ():
-        there = {name.partition(" ")[0] for name in json.loads(belongs or "[]")} | examples
+        there = {name.partition(" ")[0] for name in json.loads(belongs or "[]")}
         out = [place for id, place in places.items() if id not in there]
         untried += out * len(numbers)
         at += [number for number in numbers for _ in out]
@@ -154,7 +151,10 @@ def _chunk(
 
 
 def unit(experience: Experience) -> str:
-    """What is credited: an experience with its text, on whichever branch."""
+    """What is credited: an experience with its text, on whichever branch, or all examples as one,
+    since attempts were shown all of them or none."""
+    if is_example(experience.text):
+        return f"{EXAMPLES}@"
     return f"{experience.id}@{digest([experience.text])[:8].hex()}"
 
 

@@ -24,7 +24,12 @@ from typing import NamedTuple
 
 from tfgrpo.learn.advantage import SPREADS, Effect
 from tfgrpo.learn.rivals import is_like, of_name, replaced
-from tfgrpo.rendering.experience_texts import instruction_ids, is_example, of_other_problems
+from tfgrpo.rendering.experience_texts import (
+    EXAMPLES,
+    instruction_ids,
+    is_example,
+    of_other_problems,
+)
 from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
@@ -46,8 +51,6 @@ HIDDEN = 0.15
 UNLIKE = 0.5
 """The share of examples that are measured at a problem. Problems come in kinds, and a kind may be
 a third of all: with three quarters shown, a fifth of prompts still had one of the same kind."""
-EXAMPLES = "examples"
-"""The factor that all examples are."""
 
 
 class Belonging(NamedTuple):
@@ -78,6 +81,17 @@ def factors(library: Library) -> dict[str, tuple[str, ...]]:
     return {**lessons, EXAMPLES: examples} if examples else dict(lessons)
 
 
+def beside(
+    in_force: Mapping[str, tuple[str, ...]], candidates: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The factors in force beside those of candidates. Where some examples are on probation, a
+    person's that are in force stay, each as a factor of its own."""
+    there = dict(in_force)
+    if EXAMPLES in candidates and EXAMPLES in there:
+        there |= {id: (id,) for id in there.pop(EXAMPLES)}
+    return there
+
+
 def belonging(
     pool: Library,
     in_force: Collection[str],
@@ -92,12 +106,11 @@ def belonging(
     belong here."""
     top_k, rank = shown
     pool = of_unlike_problems(pool, problem)
-    there = factors(
-        relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank)
-    )
     candidates = factors(pool.less(frozenset(in_force)))
-    if EXAMPLES in candidates and EXAMPLES in there:  # a person's: they stay
-        there |= {id: (id,) for id in there.pop(EXAMPLES)}
+    of_problem = relevant(
+        pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank
+    )
+    there = beside(factors(of_problem), candidates)
     names = {id: name for name in tried if (id := of_name(name)) in candidates}
     challengers = {id: name for id, name in names.items() if replaced(name) in there}
     members = {**there, **{id: candidates[id] for id in names}}

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from tfgrpo.learn.assign import CANDIDATES, EXAMPLES
+from tfgrpo.learn.assign import CANDIDATES
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.examples import (
     Example,
@@ -29,7 +29,7 @@ from tfgrpo.learn.reflection import Advantage, Lesson
 from tfgrpo.learn.rivals import Rivals, is_like
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.model.gather import gather_all
-from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.rendering.experience_texts import EXAMPLES, is_example
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id

@@ -4,22 +4,31 @@ aside for that, at no further call.
 The attempts that a library was chosen by flatter it. So problems are dealt into folds, and what the
 rule takes from the attempts at the other folds alone is measured by those at the one
 (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within groups. A
-problem that taught a lesson does not measure it, for it may give away the answer. What was tried at
-problems that it does not belong to counts there too. A choice from fewer attempts takes less, which
-makes the estimate rather too low. Effects at a problem are summed, and each is a mean over attempts
-that were shown a part of the others: what two lessons each do alone counts twice.
+problem that taught a lesson does not measure it, for it may give away the answer. What was in force
+when the run began counts where it leaves. What was tried at problems that it does not belong to
+counts there too; of how many things that is not known is said. A choice from fewer attempts takes
+less, which makes the estimate rather too low. Effects at a problem are summed, and each is a mean
+over attempts that were shown a part of the others: what two lessons each do alone counts twice.
+
+The folds' choices follow from nearly the same attempts, so their gains are not independent, and the
+run's own choice may be another one. So the variance of the mean over problems is increased by that
+of the gain between the choices. In simulations (`tests/test_crossfit.py`) the interval then covers
+the run's true gain in 88 to 99 % of runs; without, in 58 to 91 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
+from math import hypot, isfinite
+from statistics import fmean, pstdev
 from typing import NamedTuple, TypeAlias
 
-from tfgrpo.evaluation.statistics import Estimate, interval
+from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Observation, overall
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.rivals import Nearness, of_name
+from tfgrpo.runs.run_versions import Gain
 from tfgrpo.store.canonical import digest
 
 FOLDS = 20
@@ -31,24 +40,53 @@ Attempts: TypeAlias = Mapping[str, Sequence[Observation]]
 
 
 class Choosing(NamedTuple):
-    """How a run chooses: the rule of each step, from 0, and which of some names, the surest first,
-    may be in force together."""
+    """How a run chooses: the rule of each step, from 0, which of some names, the surest first, may
+    be in force together, and what is in force at the start."""
 
     rule: Callable[[int], Rule]
     compatible: Callable[[Sequence[str]], Collection[str]]
+    start: tuple[str, ...] = ()
 
 
 def crossfitted(
     attempts: Attempts, names: Sequence[str], choosing: Choosing, known: Nearness, seed: int
-) -> Estimate:
+) -> Gain:
     """The gain over what was in force when the run began: the mean over its problems with a 95 %
     interval. `names` are the effects of all that was ever tried."""
     values: list[float] = []
+    whole = [one for several in attempts.values() for one in several]
+    own = chosen(whole, names, choosing, known)
+    choices = [tuple(own)]
     for fold in folds(list(attempts), seed):
         others = [one for problem in attempts if problem not in fold for one in attempts[problem]]
         taken = chosen(others, names, choosing, known)
-        values += gains({problem: attempts[problem] for problem in fold}, taken, known)
-    return interval(values)
+        there = {problem: attempts[problem] for problem in fold}
+        values += gains(there, changes(choosing.start, taken), known)
+        choices.append(tuple(taken))
+    each = {
+        choice: fmean(gains(attempts, changes(choosing.start, choice), known))
+        for choice in set(choices)
+    }
+    mean, _, high, problems = interval(values)
+    half = high - mean
+    if isfinite(half):
+        quantile = t_quantile(0.975, problems - 1)
+        half = hypot(half, quantile * pstdev([each[choice] for choice in choices]))
+    seen = {name for one in whole for name in one.belongs}
+    unknown = [
+        name
+        for name in own
+        if name not in choosing.start
+        and name + ELSEWHERE not in seen
+        and not all(known.is_near(of_name(name), problem) for problem in attempts)
+    ]
+    return Gain(Estimate(mean, mean - half, mean + half, problems), len(unknown))
+
+
+def changes(start: Collection[str], taken: Sequence[str]) -> dict[str, int]:
+    """What came into force (1), and what left it (-1)."""
+    came = {name: 1 for name in taken if name not in start}
+    return came | {name: -1 for name in start if name not in taken}
 
 
 def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
@@ -64,7 +102,7 @@ def chosen(
     steps: dict[int, list[Observation]] = {}
     for one in attempts:
         steps.setdefault(int(one.group.partition("/")[0]), []).append(one)
-    advantages, taken = Advantages(), list[str]()
+    advantages, taken = Advantages(), list(choosing.start)
     apart = -(-len(steps) // LOOKS)
     for left, step in zip(range(len(steps))[::-1], sorted(steps), strict=True):
         advantages.add(steps[step])
@@ -73,7 +111,8 @@ def chosen(
         effects = advantages.effects()
         whole = {name: overall(effects, name, known.share(of_name(name))) for name in taken}
         effects |= {name: effect for name, effect in whole.items() if effect is not None}
-        there = [name for name in names if name in effects and name not in taken]
+        new = (name for name in names if name not in (*taken, *choosing.start))
+        there = [name for name in new if name in effects]
         decided = choosing.rule(step).decide(effects, there, taken)
         surest = sorted(decided.promoted, key=lambda name: -effects[name].chance)
         taken = [name for name in (*taken, *surest) if name not in decided.dropped]
@@ -82,11 +121,12 @@ def chosen(
     return taken
 
 
-def gains(attempts: Attempts, taken: Sequence[str], known: Nearness) -> list[float]:
-    """What things do at each of some problems. One that was tried at a part of those that it
-    belongs to does at the others what it does there, and so where it does not belong."""
+def gains(attempts: Attempts, changed: Mapping[str, int], known: Nearness) -> list[float]:
+    """What it does at each of some problems that things came into force (1) or left it (-1). One
+    that was tried at a part of those that it belongs to does at the others what it does there, and
+    so where it does not belong."""
     values = dict.fromkeys(attempts, 0.0)
-    for name, near in product(taken, (True, False)):
+    for (name, sign), near in product(changed.items(), (True, False)):
         id = of_name(name)
         teachers, called = known.taught_by(id), name if near else name + ELSEWHERE
         effects = {
@@ -96,7 +136,7 @@ def gains(attempts: Attempts, taken: Sequence[str], known: Nearness) -> list[flo
         }
         places = sum(known.is_near(id, problem) is near for problem in attempts)
         for problem, effect in effects.items():
-            values[problem] += effect * max(places, len(effects)) / len(effects)
+            values[problem] += sign * effect * max(places, len(effects)) / len(effects)
     return list(values.values())
 
 

@@ -15,6 +15,7 @@ from tfgrpo.learn.library_draft import split_fitting
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Rivals
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
 
@@ -40,11 +41,13 @@ class Rule(Protocol):
 @dataclass(frozen=True, slots=True)
 class ByChance:
     """Promotes at a chance of `promote` or more that a candidate helps. Gives up what is above zero
-    with a chance below `retire`, if it does anything. Over `most` candidates the worse half goes of
-    those that `enough` attempts showed (sequential halving; Karnin, Koren and Somekh, 2013)."""
+    with a chance below `retire`, if it does anything, and of what is in force, which had evidence
+    of its own when it came, below `drop`. Over `most` candidates the worse half goes of those that
+    `enough` attempts showed (sequential halving; Karnin, Koren and Somekh, 2013)."""
 
     promote: float = 0.90
     retire: float = 0.25
+    drop: float = 0.10
     most: int = 8
     enough: int = 12
 
@@ -59,7 +62,7 @@ class ByChance:
             seen = [id for id in left if effects[id].shown >= self.enough]
             ranked = sorted(seen, key=lambda id: effects[id].mean)
             retired += ranked[: len(ranked) // 2]
-        dropped = [id for id in in_force if id in effects and effects[id].above < self.retire]
+        dropped = [id for id in in_force if id in effects and effects[id].above < self.drop]
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))
 
 
@@ -98,9 +101,10 @@ class Settling(NamedTuple):
 
 def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin) -> Settled:
     """Decisions about factors as operations on experiences, each with its figures, as many as there
-    is room for. A promotion is an ADD with the id, the reason and the evidence of the candidate.
-    One of a challenger is a MODIFY of the experience whose place it took, with the effect over the
-    wording before and the effect of that; the candidate is then gone."""
+    is room for. Examples are measured as one: those without room are then given up. A promotion is
+    an ADD with the id, the reason and the evidence of the candidate. One of a challenger is a
+    MODIFY of the experience whose place it took, with the effect over the wording before and the
+    effect of that; the candidate is then gone."""
     pool, effects, rivals = about.pool, about.effects, about.rivals
     there = pool.library.by_id
     rows = [there[id].row for name in decided.promoted for id in pool.factors[name]]
@@ -133,13 +137,20 @@ def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin
                 challengers[place] = name
             promoted.append(one)
     dropped = deletes(decided.dropped)
-    fitting, _ = split_fitting([*promoted, *dropped], pool.in_force, about.cap)
+    fitting, crowded = split_fitting([*promoted, *dropped], pool.in_force, about.cap)
+    enters = any(one.op == "ADD" and is_example(one.text or "") for one in fitting)
+    given_up = [
+        Operation("DELETE", one.experience, None, "there was no room for it", origin.evidence)
+        for one in crowded
+        if enters and is_example(one.text or "")
+    ]
     changed = [one for one in fitting if one.op == "MODIFY"]
     following = [(str(one.experience), one) for one in (*changed, *dropped)]
     for one in changed:
         place = str(one.experience)
         following += [(place, gone) for gone in deletes([challengers[place]])]
-    return Settled(tuple(fitting), tuple(deletes(decided.retired)), tuple(following))
+    retired = (*deletes(decided.retired), *given_up)
+    return Settled(tuple(fitting), retired, tuple(following))
 
 
 def figures(effect: Effect) -> dict[str, Any]:

@@ -11,18 +11,18 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
-from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, overall
-from tfgrpo.learn.assign import EXAMPLES, everywhere, factors, texts_of, tried
+from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
 from tfgrpo.learn.decide import Rule, figures
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
-from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.rendering.experience_texts import EXAMPLES, is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_record import Candidate, candidates
+from tfgrpo.runs.run_versions import Gain
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library, Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store
@@ -72,7 +72,7 @@ class Measurement:
                 self._advantages.set_aside(name)
         self._texts |= texts
 
-    def gain(self, step: int, rule: Callable[[int], Rule]) -> Estimate | None:
+    def gain(self, step: int, rule: Callable[[int], Rule]) -> Gain | None:
         """What the run gains by its own attempts up to its last step; None where nothing was tried.
         `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}
@@ -82,11 +82,14 @@ class Measurement:
         seen = dict.fromkeys(
             name for several in attempts.values() for one in several for name in one.belongs
         )
-        names = [name for name in seen if of_name(name) not in factors(base) and self._is_own(name)]
+        start = tuple(factors(base))
+        names = [name for name in seen if of_name(name) not in start and self._is_own(name)]
         first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
         rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
-        choosing = Choosing(rule, rivals.compatible)
-        return crossfitted(attempts, names, choosing, self._near, self._seed) if names else None
+        choosing = Choosing(rule, rivals.compatible, start)
+        gain = crossfitted(attempts, names, choosing, self._near, self._seed) if seen else None
+        is_nothing = gain is None or not any(gain.estimate[:3])
+        return None if is_nothing and not names else gain
 
     def _is_own(self, name: str) -> bool:
         events = () if name.endswith(ELSEWHERE) else self._store.history(of_name(name))

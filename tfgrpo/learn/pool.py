@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tfgrpo.learn.assign import factors
+from tfgrpo.learn.assign import beside, factors
 from tfgrpo.runs.run_versions import BASE, base_of_pool, pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library, Operation, Version
@@ -36,12 +36,14 @@ class Pool:
     @cached_property
     def factors(self) -> dict[str, tuple[str, ...]]:
         """What candidates and experiences are shown as (`assign.py`), with the ids of each."""
-        return {**factors(self.in_force), **factors(self.candidates)}
+        candidates = factors(self.candidates)
+        return {**beside(factors(self.in_force), candidates), **candidates}
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
         """The factors that are candidates, and those that are in force."""
-        return list(factors(self.candidates)), list(factors(self.in_force))
+        candidates = factors(self.candidates)
+        return list(candidates), list(beside(factors(self.in_force), candidates))
 
 
 def open_pool(store: Store, run: Run, base: Version) -> Pool:

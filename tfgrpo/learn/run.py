@@ -14,7 +14,6 @@ from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
-from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps, trial_task
@@ -33,7 +32,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
 from tfgrpo.runs.run_issues import nothing_learned, report
 from tfgrpo.runs.run_record import unseal
-from tfgrpo.runs.run_versions import gain_words, recorded_gain, versions_of
+from tfgrpo.runs.run_versions import Gain, recorded_gain, versions_of
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget
@@ -75,7 +74,7 @@ class TrainResult(Viewed):
     report: RunReport
     seconds: float
     nothing_learned: str | None = None
-    gain: Estimate | None = None
+    gain: Gain | None = None
 
     def view(self) -> View:
         steps = len(self.versions)
@@ -86,7 +85,7 @@ class TrainResult(Viewed):
         notes = [f"{len(self.library)} experiences"]
         notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
         notes += [str(one) for one in (self.chosen, self.comparison) if one is not None]
-        notes += [] if self.gain is None else [gain_words(self.gain)]
+        notes += [] if self.gain is None else [str(self.gain)]
         return View(title, ("version", "message"), rows, notes)
 
     @property

@@ -202,13 +202,14 @@ def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evi
     since = experiment.started
     arms = [arm_name(experiment.name, arm) for arm in (CONTROL, CANDIDATE)]
     scores = traffic.arm_scores(arms, since, tags)  # first: a score's call is there already
-    found = weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
+    shown = weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
     deleted = traffic.deleted(arms)
     if deleted is None or deleted < since:
-        return found
+        return shown
     words = "the oldest calls of the experiment were deleted (--keep): it decides nothing any more"
-    return found._replace(
-        notes=(*found.notes, words), verdict=Verdict("none", "no decision: calls are gone", (words,))
+    return shown._replace(
+        notes=(*shown.notes, words),
+        verdict=Verdict("none", "no decision: calls are gone", (words,)),
     )
 
 
@@ -409,7 +410,9 @@ def _both_measured(outcomes: Iterable[Outcome]) -> tuple[Measured, Measured]:
     pairs = [pair for pair in under.values() if all(pair)]
     sizes = [sum(len(pair[arm]) for pair in under.values()) for arm in (0, 1)]
     if len(pairs) != len(under) and not pairs:
-        sums = [math.fsum(value for pair in under.values() for value in pair[arm]) for arm in (0, 1)]
+        sums = [
+            math.fsum(value for pair in under.values() for value in pair[arm]) for arm in (0, 1)
+        ]
         means = [sums[arm] / sizes[arm] if sizes[arm] else 0.0 for arm in (0, 1)]
     else:
         weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]

@@ -29,6 +29,10 @@ class ExampleParts(NamedTuple):
     answer: str
 
 
+EXAMPLES = "examples"
+"""What all examples are called where they are shown or hidden as one."""
+
+
 def is_example(text: str) -> bool:
     """Whether an experience is an example."""
     return example_parts(text) is not None

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.runs.run_issues import RunReport, report, request_notes
-from tfgrpo.runs.run_versions import gain_record, pool_branch, recorded_gain, versions_of
+from tfgrpo.runs.run_versions import Gain, gain_record, pool_branch, recorded_gain, versions_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Evaluation, Run, RunState, Usage
 from tfgrpo.store.errors import UnknownRevision
@@ -99,7 +98,7 @@ class RunRecord:
     sealed: Seal | None
     usage: dict[str, Usage]
     states: tuple[RunState, ...]
-    gain: Estimate | None
+    gain: Gain | None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -154,12 +154,37 @@ GAIN = "gain"
 """In the meta of a run's last version: what the run gains over what it began with."""
 
 
-def gain_record(gain: Estimate) -> Json:
+class Gain(NamedTuple):
+    """What a run gains over what it began with, and of how many things that it brought in it is not
+    known what they do at problems that they do not belong to."""
+
+    estimate: Estimate
+    unknown: int = 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the run may have gained nothing: its mean is no gain, or its whole interval a
+        loss."""
+        return self.estimate.mean <= 0 or self.estimate.high < 0
+
+    def __str__(self) -> str:
+        figures, problems = with_bounds(*self.estimate[:3]), self.estimate.problems
+        base = "over the library that it began with, cross-fitted on its own attempts at"
+        words = f"the run gains {figures} {base} {plural(problems, 'problem')}"
+        if self.unknown:
+            things = plural(self.unknown, "experience")
+            words += f"; what {things} of it may do at other kinds of problems is not known"
+        return f"warning: not shown to help: {words}" if self.is_doubtful else words
+
+
+def gain_record(gain: Gain) -> Json:
     """A gain as it stands in a version's record."""
-    return {"gain": list(gain.recorded), "problems": gain.problems}
+    estimate, unknown = gain
+    record = {"gain": list(estimate.recorded), "problems": estimate.problems}
+    return {**record, "unknown": unknown} if unknown else record
 
 
-def recorded_gain(store: Store, run: Run) -> Estimate | None:
+def recorded_gain(store: Store, run: Run) -> Gain | None:
     """The gain that a run has on record; None for one that measures nothing, or is at work."""
     from tfgrpo.evaluation.statistics import Estimate
 
@@ -171,17 +196,4 @@ def recorded_gain(store: Store, run: Run) -> Estimate | None:
     if mean is None or problems is None:
         return None
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return Estimate(mean, *bounds, problems)
-
-
-def gain_words(gain: Estimate) -> str:
-    """A gain in a line; the line warns where nothing was shown to be gained."""
-    figures = with_bounds(*gain[:3])
-    base = "over the library that it began with, cross-fitted on its own attempts at"
-    words = f"the run gains {figures} {base} {plural(gain.problems, 'problem')}"
-    return f"warning: not shown to help: {words}" if is_doubtful(gain) else words
-
-
-def is_doubtful(gain: Estimate) -> bool:
-    """Whether a run may have gained nothing: its mean is no gain, or its whole interval a loss."""
-    return gain.mean <= 0 or gain.high < 0
+    return Gain(Estimate(mean, *bounds, problems), whole(given.get("unknown")) or 0)

@@ -84,7 +84,7 @@ def write(out: Outgoing) -> Iterator[str]:
     numbers = [version.number for version in first_parents(out.store, out.version)]
     for number in numbers[-2::-1]:  # all but v0, which has no event
         version = out.store.version(number)
-        made = {
+        record = {
             "author": version.author,
             "time": version.when.isoformat(),
             "message": version.message,
@@ -102,7 +102,7 @@ def write(out: Outgoing) -> Iterator[str]:
         if ORDER in version.meta:
             rows.append({"op": MOVE, ORDER: ids_of(out.store.library(version))})
         for row in rows:
-            line = {"version": version.digest.hex(), **row, **made}
+            line = {"version": version.digest.hex(), **row, **record}
             yield json.dumps(line, ensure_ascii=False) + "\n"
 
 

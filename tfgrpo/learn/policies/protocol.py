@@ -11,11 +11,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
 from tfgrpo.rollout.attempt import Group
+from tfgrpo.runs.run_versions import Gain
 from tfgrpo.settings import BASE_PROMPT, PAPER, PROBATION, TRIAL
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
@@ -63,7 +63,7 @@ class Learned:
     failures: tuple[Failure, ...] = ()
     repaired: int = 0
     is_over: bool = False
-    gain: Estimate | None = None
+    gain: Gain | None = None
     following: tuple[tuple[str, Operation], ...] = ()
 
 

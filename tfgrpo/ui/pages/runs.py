@@ -18,7 +18,7 @@ from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.run_issues import nothing_learned
 from tfgrpo.runs.run_record import Candidate, ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, StepFigures, run_figures
-from tfgrpo.runs.run_versions import gain_words, versions_of
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.address import is_address, project_root, with_password
@@ -184,7 +184,7 @@ def show(visit: Visit) -> Response:
         figures=figures,
         run=run,
         record=record,
-        gain=None if record.gain is None else gain_words(record.gain),
+        gain=None if record.gain is None else str(record.gain),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
         steps=_gated(unsorted(steps, STEPS) if figures.is_running else shown),
