@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from test_gate import BAD
 
 import tfgrpo
 from tfgrpo.evaluation.scoring import EvalProgress
+from tfgrpo.learn.best_version import _means
 from tfgrpo.notices import Notice, RunStarted, StepFinished
+from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.fsck import fsck
 
 RUN: dict[str, Any] = {
@@ -169,3 +172,14 @@ def test_a_best_library_that_is_worse_than_none_is_said_first(folder: Path, cli:
         done = cli("train", "problems.jsonl", *where, *gate)
     _, first, *_ = done.stdout.splitlines()
     assert first.startswith("warning: the best library of the run, v2, scored below the empty one")
+
+
+def test_a_library_is_no_better_for_a_hard_problem_that_was_not_judged_under_it() -> None:
+    def scores(*rewards: float | None) -> list[Score]:
+        return [Score(f"p{n}", 0, None, reward, None) for n, reward in enumerate(rewards)]
+
+    judged = {1: scores(0.7, 0.8, None), 2: scores(0.9, 0.9, 0.1)}
+    runs = SimpleNamespace(evaluation=lambda number, _: number, scores=judged.get)
+    versions = [SimpleNamespace(number=number) for number in judged]
+    means = _means(SimpleNamespace(runs=runs), versions, SimpleNamespace(key=""))  # type: ignore[arg-type]
+    assert means == {1: pytest.approx(0.75), 2: pytest.approx(0.9)}

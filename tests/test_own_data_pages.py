@@ -265,6 +265,11 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
             build(TrainSettings, {**given, "domain": "choice", **more}), gated, tuple(more)
         )
         assert (fitted.heldout_problems, fitted.heldout_samples) == sizes
+    sealed = RunProblems(tickets.train, sealed=tickets.train)
+    fitted, said = fit(build(TrainSettings, {**given, "domain": "choice"}), sealed, ())
+    assert fitted.heldout_samples == 1
+    assert "one attempt each" in said
+    assert "problems of those that check it" not in said, "sealed problems are all used"
     for more, shown in [
         ({"domain": "math"}, 2),
         ({"domain": "exact"}, 2),

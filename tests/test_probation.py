@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
@@ -21,23 +22,27 @@ from desk import made as made_desk
 from scripted import ScriptedEndpoint, comparison_of, stage
 from store_helpers import fixed
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
+from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
 from tfgrpo.learn.examples import AROUND, tokens_beside
+from tfgrpo.learn.groups import Gathering
 from tfgrpo.learn.library_draft import Draft
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
-from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store
+from tfgrpo.store import ROOT as FIRST
+from tfgrpo.store import Library, Operation, Store
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
 
@@ -652,3 +657,32 @@ def test_a_rule_of_ones_own_is_a_policy_by_its_name(
 def test_what_is_no_policy_is_told(name: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         find_policy(name)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "above", "wins", "made"),
+    [
+        ((1.0, 1.0, 0.0), 0.5, True, 2),
+        ((None, 1.0, 0.0), 0.4, True, 2),
+        ((None, 1.0, None), 0.6, True, 3),
+        ((0.0, None, 1.0), 0.6, False, 2),
+        ((0.0, 0.0, 1.0), 0.5, False, 2),
+        ((None, None, None), 0.1, False, 3),
+    ],
+)
+def test_an_attempt_that_cannot_be_judged_loses_no_race(
+    rewards: tuple[float | None, ...], above: float, wins: bool, made: int
+) -> None:
+    async def attempt(_: int, gathering: Gathering, sample: int, __: object) -> None:
+        reward = rewards[sample - CONFIRMING]
+        outcome: Any = "answered" if reward is not None else "unverifiable"
+        problem = gathering.problem
+        gathering.rollouts[sample] = Rollout(problem, sample, "x", outcome, reward, None, "", ())
+        tried.append(sample)
+
+    tried: list[int] = []
+    collector = SimpleNamespace(here=SimpleNamespace(attempt=attempt), _recorded=lambda _: {})
+    group = Group(Problem("p", "?", "1"), ())
+    race = Race(0, group, 0, "Add one.", Library(FIRST, ()), 3, above)
+    assert asyncio.run(Collector.wins(collector, race)) is wins  # type: ignore[arg-type]
+    assert len(tried) == made

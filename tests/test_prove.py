@@ -8,7 +8,9 @@ import math
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -18,7 +20,9 @@ from store_helpers import fixed
 
 import tfgrpo
 from tfgrpo.evaluation.anytime_tests import FEWEST, NEEDED, judge
+from tfgrpo.learn.assign import PAIR, Belonging, hidden
 from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
+from tfgrpo.learn.rivals import challenger
 from tfgrpo.runs.run_record import candidates
 from tfgrpo.store import Store
 from tfgrpo.ui.export_pages import page_alone
@@ -222,6 +226,27 @@ def test_effects_are_found_and_the_interval_holds_them() -> None:
         found = [judge(stream(dice, effect, 200), 0) for _ in range(20)]
         assert all(one.verdict == verdict for one in found)
         assert all(one.low <= one.effect <= one.high for one in found)
+
+
+@pytest.mark.parametrize(("worth", "least", "most"), [(0.5, -0.02, 0.02), (0.425, -0.12, -0.03)])
+def test_another_wording_is_compared_with_the_one_before_alone(
+    worth: float, least: float, most: float
+) -> None:
+    """The wording in force is worth .5, and hidden from some attempts as in training: a pair whose
+    other attempt has neither wording says nothing of the two."""
+    dice, name = random.Random(9), challenger("x", "y", "old words")
+    belong = Belonging(("y",), ("x",), {}, {"x": name})
+    effects = []
+    for seed in range(24):
+        attempts = []
+        for step, problem, sample in product(range(4), range(24), range(8)):
+            without = hidden(belong, seed, (step, f"p{problem}"), sample, PAIR)
+            chance = 0.2 + (worth if "x" not in without else 0.5 * ("y" not in without))
+            reward = float(dice.random() < chance)
+            place = (step, f"p{problem}", sample)
+            attempts.append(Attempt(*place, belong.factors, without, reward))
+        effects.append(verdicts(attempts, [name], 0)[name].effect)
+    assert least < fmean(effects) < most
 
 
 def test_it_stops_where_what_is_left_cannot_decide() -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from tfgrpo.evaluation.scores import Scores, read_scores
-from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate, rewards
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.session import Session
@@ -94,9 +95,23 @@ def read_choice(store: Store, run: Run, task: EvalTask) -> Choice | None:
     known = [v for v in candidates if store.runs.evaluation(v.number, task.key) is not None]
     if len(known) < 2:
         return None
-    scores = {v.number: read_scores(store, [v], task).mean for v in known}
-    ranked = sorted(known, key=lambda v: (scores[v.number], v.number), reverse=True)
+    means = _means(store, known, task)
+    ranked = sorted(known, key=lambda v: (means[v.number], v.number), reverse=True)
     return Choice(ranked[0], versions_of(store, run)[-1], read_scores(store, ranked, task))
+
+
+def _means(store: Store, versions: Sequence[Version], task: EvalTask) -> dict[int, float]:
+    """The mean reward of each version by its number, over the problems that were judged under all
+    of them, if there are any: a library is no better for a hard problem without a verdict."""
+    judged = {}
+    for version in versions:
+        evaluation = store.runs.evaluation(version.number, task.key)
+        judged[version.number] = rewards(store.runs.scores(evaluation) if evaluation else ())
+    common = set.intersection(*(set(there) for there in judged.values()))
+    return {
+        number: fmean([fmean(there[problem]) for problem in common or there] or [0.0])
+        for number, there in judged.items()
+    }
 
 
 def _candidates(store: Store, run: Run) -> Sequence[Version]:

@@ -118,17 +118,18 @@ class Collector:
         return groups
 
     async def wins(self, race: Race) -> bool:
-        """Whether attempts with a lesson in the library beat the mean that they have to. They are
-        made one after the other until it is known; they are on record like all others, and part of
-        no group."""
+        """Whether the mean of the attempts with a lesson in the library that could be judged beats
+        the one that it has to. They are made one after the other until it is known; they are on
+        record like all others, and part of no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
         recorded = self._recorded(race.step)
         gathering = Gathering(race.group.problem, trial)
         for turn in range(race.attempts):
             sample = CONFIRMING + race.number * race.attempts + turn
             await self.here.attempt(race.step, gathering, sample, recorded)
-            above = sum(gathering.rewards) - race.attempts * race.above
-            if above > 0 or above + race.attempts - turn - 1 <= 0:
+            left = race.attempts - turn - 1
+            above = sum(gathering.rewards) - (len(gathering.rewards) + left) * race.above
+            if above > 0 or above + left <= 0:
                 return above > 0
         return False
 

@@ -55,7 +55,7 @@ def fitting_values(
     count, local = len(problems.train), settings.models.model.startswith(LOCAL)
     values: dict[str, Any] = {}
     if local:
-        checked = max(map(len, (problems.gate, problems.heldout)))
+        checked = max(map(len, (problems.gate, problems.heldout, problems.sealed)))
         values = local_sizes(count, checked, checked_attempts(settings.domain))
     elif count > BATCH:  # in steps of one size
         values["batch_size"] = -(-count // -(-count // BATCH))
@@ -98,8 +98,9 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
     }
     if settings.top_k:
         words["top_k"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
-    checked = max(len(problems.gate), len(problems.heldout))
-    if checked > (settings.heldout_problems or 0):
+    some = max(len(problems.gate), len(problems.heldout))
+    checked = max(some, len(problems.sealed))
+    if some > (settings.heldout_problems or 0):
         words["heldout_problems"] = f"{settings.heldout_problems} problems of those that check it"
     if checked:
         times = settings.heldout_samples

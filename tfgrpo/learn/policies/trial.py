@@ -192,8 +192,10 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
         if len(pair) == 2:
             for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
                 hidden = [of_name(name) in one.without for one in pair]
-                if hidden[0] != hidden[1]:
-                    shown, other = pair if hidden[1] else pair[::-1]
+                if hidden[0] == hidden[1]:
+                    continue
+                shown, other = pair if hidden[1] else pair[::-1]
+                if replaced(name) not in other.without:  # else neither wording was there
                     differences[name].append(shown.reward - other.reward)
     coming = left / len(attempts) if attempts else math.inf
     return {
