@@ -134,10 +134,10 @@ def _history(store: Store, document: Document, branch: str) -> Imported:
                     for operation in batch.operations
                 ]
                 meta = {IMPORT: {**batch.origin, **origin}}
-                order = {} if batch.order is None else {"order": batch.order}
-                versions.append(
-                    store.commit(branch, operations, message=batch.message, meta=meta, **order)
+                version = store.commit(
+                    branch, operations, message=batch.message, meta=meta, order=batch.order
                 )
+                versions.append(version)
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
 
