@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import socket
 import stat
+import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from providers import Provider, ProxyThread, post
+from providers import OK, Provider, ProxyThread, post
 from proxy_fixtures import Choice, answer, store
 from proxy_fixtures import counting_provider as provider
 from test_traffic import recorded, run
 from waiting import until
 
-from tfgrpo.proxy.keys_and_limits import Rates, Spending, SpendingSettings
+from tfgrpo.proxy.keys_and_limits import LEVELS, Rates, Spending, SpendingSettings
 from tfgrpo.proxy.proxy_settings import (
     ProxySettings,
     SpendLimit,
@@ -220,6 +223,32 @@ def test_budgets_alert_once_at_the_webhook_and_stop(settings: ProxySettings, sto
     assert [(one["scope"], one["per"]) for one in events].count(("all", "day")) == 2
     assert len(events) == 4, "each once"
     assert all("budget of" in one["text"] for one in events)
+
+
+def test_of_several_workers_one_tells_of_a_budget(tmp_path: Path) -> None:
+    def slow(connection: socket.socket, _: object) -> None:
+        time.sleep(0.2)  # so that the others come while it is being told
+        connection.sendall(OK)
+
+    call = CallRecord(*[None] * len(CallRecord._fields))._replace(
+        id="call-1", time=time.time_ns() // 1000, model="gpt-5-mini", prompt_tokens=10**9
+    )
+    call = call._replace(completion_tokens=0, provider="https://api.openai.com")
+    lines: list[str] = []
+    with Provider(slow) as hook:
+        budgets = [("all", 1.0, "day")]
+        path = ledger_path(tmp_path / "store.db")
+        about = SpendingSettings(path, {}, budgets, f"{hook.url}/told", "d")
+        workers = [Spending(about, lines.append) for _ in range(4)]
+        threads = [threading.Thread(target=one.add, args=([call],)) for one in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in workers:
+            one.close()
+    assert len(hook.received) == len(LEVELS), "each level once"
+    assert len(lines) == len(LEVELS)
 
 
 def test_a_budget_that_stops_holds_on_every_path(settings: ProxySettings, store: Store) -> None:

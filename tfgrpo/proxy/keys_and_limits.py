@@ -268,11 +268,15 @@ class Spending:
             while self._due and time.monotonic() >= self._again:
                 self._due = False
                 self._tell_of_budgets()
-        except StoreError as error:
+        except (OSError, StoreError) as error:
             self._tell(f"budgets are not watched: {error}")
 
     def _tell_of_budgets(self) -> None:
-        with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
+        with (
+            open(f"{self._settings.ledger}-telling", "ab", opener=_private) as turn,
+            closing(open_ledger(self._settings.ledger, create=True)) as ledger,
+        ):
+            fcntl.flock(turn, fcntl.LOCK_EX)  # other workers would tell of the same budget
             budgets = [(s, Budget(dollars, per)) for s, dollars, per in self._settings.budgets]
             for key in ledger.virtual_keys():
                 if key.revoked is None and key.limits.budget is not None:
@@ -300,3 +304,7 @@ class Spending:
             self._tell(f"the webhook was not told: {why}")
             self._again = time.monotonic() + AGAIN
         return why is None
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
