@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -75,6 +76,43 @@ def test_a_servers_tools_are_offered_and_called(
             assert "OPENAI_API_KEY" not in seen
 
     asyncio.run(use())
+
+
+def test_a_server_that_ended_is_started_again_for_the_calls_after(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(
+        SERVER.replace("raise ValueError", "os._exit(1)\n    raise ValueError").replace(
+            "total = 0", "total = 0\nopen('starts', 'a').write('x')"
+        )
+    )
+    server = Server(command=sys.executable, args=(str(script),), seconds=10)
+
+    async def use() -> tuple[list[Result], list[Result], Result]:
+        settings = ToolSettings(use=(), mcp={"sum": server})
+        async with toolbox.opened(settings, tmp_path) as box:
+            tools = {tool.spec.name: tool for tool in box.tools()}
+            add, fail = tools["sum_add"], tools["sum_fail"]
+            before = await add.call({"number": 1})
+            ended = [before, *await asyncio.gather(*(fail.call({}) for _ in range(3)))]
+            again = [await add.call({"number": 5}) for _ in range(2)]
+            script.write_text("raise SystemExit(1)")
+            lost = await fail.call({})
+            with pytest.raises(ServerError, match="MCP server sum cannot be used"):
+                await add.call({"number": 1})
+            with pytest.raises(ServerError):
+                await add.call({"number": 2})
+            return ended, again, lost
+
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        ended, again, lost = asyncio.run(use())
+    finally:
+        os.chdir(here)
+    assert [one.failed for one in ended] == [False, True, True, True]
+    assert again == [Result("total 5"), Result("total 10")], "a server of its own, begun anew"
+    assert lost.failed
+    assert (tmp_path / "starts").read_text() == "xx"
 
 
 def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:

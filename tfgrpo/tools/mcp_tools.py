@@ -1,7 +1,8 @@
 """Tools of MCP servers (modelcontextprotocol.io), by the official `mcp` package.
 
 A server is a command that is started and spoken to over its standard streams, or an address.
-One connection serves all trajectories of a run; a tool appears to the model as `server_tool`.
+One connection serves all trajectories of a run; a tool appears to the model as `server_tool`. A
+command that has ended is started again for the calls that come after.
 What a server keeps to itself is not known here, so the state of a call is the server's name and
 the calls that the trajectory made to it before.
 """
@@ -32,6 +33,8 @@ MOST_BYTES = 8 << 20
 """Bytes of one answer."""
 SECONDS, SILENT_SECONDS = 30.0, 300.0
 """In which a connection is made, and in which something comes over one; as `mcp` has it."""
+CLOSED = -32000
+"""The code of `mcp`'s errors for a connection that was closed."""
 EVENTS = "text/event-stream"
 BAD_GATEWAY = 502
 PAGES = 100
@@ -76,11 +79,53 @@ class Server(BaseModel):
         return self
 
 
+class Connection:
+    """The connection to a server, made again where it was closed. A task of its own opens and
+    closes it, since `mcp` has both done by one."""
+
+    def __init__(self, name: str, make: Callable[[], Client]) -> None:
+        self._name, self._make = name, make
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._over, self._ends = asyncio.Event(), False
+        self._task = asyncio.create_task(self._keep())
+
+    async def client(self) -> Client:
+        """What speaks to the server. Raises ServerError where it cannot be reached."""
+        return await asyncio.shield(self._ready)
+
+    def give_up(self, client: Client) -> None:
+        """Has the connection made again, unless somebody else had before."""
+        if self._ready.done() and not self._ready.exception() and self._ready.result() is client:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._over.set()
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self._ends = True
+        self._over.set()
+        await self._task
+        if self._ready.done():
+            self._ready.exception()  # which whoever waited for it has seen
+
+    async def _keep(self) -> None:
+        while not self._ends:
+            client = self._make()
+            try:
+                await client.__aenter__()
+            except Exception as error:  # whatever the transport raises, in groups of groups
+                self._ready.set_exception(_unusable(self._name, error))
+                return
+            self._ready.set_result(client)
+            await self._over.wait()
+            self._over.clear()
+            await client.__aexit__(None, None, None)  # told of an error it puts it into groups
+
+
 @dataclass(eq=False)
 class RemoteTool(Tool):
     """A server's tool `name`, for one trajectory; those of one server share `history`."""
 
-    client: Client
+    connection: Connection
     server: str
     name: str
     spec: ToolSpec
@@ -93,10 +138,14 @@ class RemoteTool(Tool):
         return digest([self.server, self.characters, *self.history]).hex()
 
     async def call(self, arguments: Arguments) -> Result:
-        """Passes the call on. What the server cannot do is a failed result."""
+        """Passes the call on. What the server cannot do is a failed result, and so is a call during
+        which it ended. Raises ServerError where it has ended and does not start again."""
+        client = await self.connection.client()
         try:
-            answer = await self.client.call_tool(self.name, dict(arguments))
+            answer = await client.call_tool(self.name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
+            if getattr(error, "code", None) == CLOSED:
+                self.connection.give_up(client)
             text = secrets.scrub(f"{self.spec.name} failed: {_first_cause(error)}")
             result = Result(text[:500], failed=True)
         else:
@@ -129,22 +178,22 @@ async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
             f"MCP server {name} needs ${missing[0]}, which is not set",
             hint=f"export {missing[0]}=…",
         )
-    target: Any
-    if server.url is not None:
-        target = streams(secrets.fill(server.url, os.environ))
-    else:
-        env = {
-            name: secrets.know(os.environ[name], name) for name in server.env if name in os.environ
-        }
-        assert server.command is not None
-        args = [secrets.fill(argument, os.environ) for argument in server.args]
-        target = StdioServerParameters(command=server.command, args=args, env=env)
-    client = Client(target, read_timeout_seconds=server.seconds)
+
+    def make() -> Client:
+        target: Any
+        if server.url is not None:
+            target = streams(secrets.fill(server.url, os.environ))
+        else:
+            names = (name for name in server.env if name in os.environ)
+            env = {name: secrets.know(os.environ[name], name) for name in names}
+            assert server.command is not None
+            args = [secrets.fill(argument, os.environ) for argument in server.args]
+            target = StdioServerParameters(command=server.command, args=args, env=env)
+        return Client(target, read_timeout_seconds=server.seconds)
+
+    connection = Connection(name, make)
     try:
-        await client.__aenter__()
-    except Exception as error:  # whatever the transport raises, in groups of groups
-        raise _unusable(name, error) from None
-    try:
+        client = await connection.client()
         try:
             async with asyncio.timeout(server.seconds):  # of all pages together
                 offered = await _list_tools(client, name)
@@ -154,13 +203,13 @@ async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
         def tools(characters: int) -> list[Tool]:
             history: list[str] = []
             return [
-                RemoteTool(client, name, own_name, spec, history, characters)
+                RemoteTool(connection, name, own_name, spec, history, characters)
                 for own_name, spec in offered
             ]
 
         yield tools
-    finally:  # told of an error it would put it into groups
-        await client.__aexit__(None, None, None)
+    finally:
+        await connection.close()
 
 
 async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]:
