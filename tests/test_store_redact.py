@@ -286,6 +286,31 @@ def test_undo_refuses_to_take_back_a_redaction(store: Store) -> None:
     assert [e.id for e in store.library("main")] == [CLEAN]
 
 
+def test_names_that_moved_onto_a_redaction_are_taken_back(store: Store) -> None:
+    redact(store, Target(LEAK), reason="leaked")
+    redacted = store.tip("main")
+    acts: dict[str, Callable[[], object]] = {
+        "tag": lambda: store.create_tag("approved", "main"),
+        "branch": lambda: store.create_branch("new", "main"),
+        "checkout": lambda: store.checkout(redacted.name),
+        "fast-forward": lambda: merges.merge(store, "side", redacted, message="m"),
+        "rename": lambda: undos.rename(store, "branch", "web", "net"),
+    }
+    store.create_branch("side", redacted.name + "~1")
+    names = store.branches(), store.tags()
+    for act in acts.values():
+        for take_back in (undos.undo, lambda s: undos.take_back(s, last_batch(s))):
+            act()
+            take_back(store)
+            assert ((store.branches(), store.tags()), store.head.branch) == (names, "main")
+    with pytest.raises(InvalidOperation, match="redaction"):
+        undos.take_back(store, next(store.port.names.ref_log("heads/main")).batch)
+
+
+def last_batch(store: Store) -> int:
+    return next(store.port.names.ref_log(None)).batch
+
+
 def test_revert_and_cherry_pick_of_redacted_texts_are_conflicts(store: Store) -> None:
     done = redact(store, BY_TEXT, reason="leaked")
     for act, version in (

@@ -34,6 +34,7 @@ PROTECTED = "protected/"
 NameKind: TypeAlias = Literal["branch", "tag"]
 PREFIX: dict[NameKind, str] = {"branch": BRANCH, "tag": TAG}
 UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
+COMMIT = "commit: "
 TAKE_BACK = "take back: "
 
 
@@ -146,14 +147,12 @@ def undo(store: Store) -> list[RefMove]:
         if batch is None:
             raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
         _check_idle(store, batch)
-        for move in batch:
-            if move.version is not None and "redacts" in store.version(move.version).meta:
-                raise TfgrpoError(
-                    f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
-                    "which cannot be undone",
-                    hint="`tfgrpo reset REVISION` moves the branch; "
-                    "what was redacted stays redacted",
-                )
+        if any(_redacts(store, move) for move in batch):
+            raise TfgrpoError(
+                f"the last operation was a redaction ({batch[0].action.removeprefix(COMMIT)}), "
+                "which cannot be undone",
+                hint="`tfgrpo reset REVISION` moves the branch; what was redacted stays redacted",
+            )
         _move_back(store, batch, UNDO + batch[0].action)
     return batch
 
@@ -175,7 +174,7 @@ def take_back(store: Store, number: int) -> list[RefMove]:
             raise InvalidOperation(
                 f"{name} has moved since", hint="its history has what came after, and takes it back"
             )
-        if any(m.version and "redacts" in store.version(m.version).meta for m in batch):
+        if any(_redacts(store, move) for move in batch):
             raise InvalidOperation("a redaction cannot be taken back")
         _check_idle(store, batch)
         _move_back(store, batch, TAKE_BACK + batch[0].action)
@@ -206,6 +205,16 @@ def undoable(store: Store) -> list[RefMove] | None:
         else:
             return None if action == "init" or action.startswith(CLONE) else _whole(batch)
     return None
+
+
+def _redacts(store: Store, move: RefMove) -> bool:
+    """Whether a move is of the branch that a redaction was committed to, by that commit."""
+    if move.version is None or not (
+        move.name.startswith(BRANCH) and move.action.startswith(COMMIT)
+    ):
+        return False
+    version = store.version(move.version)
+    return "redacts" in version.meta and move.previous == version.parent
 
 
 def _check_idle(store: Store, batch: list[RefMove]) -> None:
