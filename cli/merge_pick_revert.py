@@ -233,7 +233,8 @@ def cherry_pick(app: App, given: Given) -> None:
     """Apply the changes of versions to HEAD's branch, each as a new version.
 
     They are applied in the order given, those of A..B oldest first, as one operation: one `undo`
-    takes them all back, and a conflict in one of them records none.
+    takes them all back, and a conflict in one of them records none. What a merge in A..B brought is
+    that merge's change, and a version of A..B with nothing left to change is passed over.
 
     \b
     Examples:
@@ -251,7 +252,9 @@ def revert(app: App, given: Given) -> None:
     """Reverse the changes of versions, each as a new version. History is not rewritten.
 
     They are reversed in the order given, those of A..B newest first, as one operation. Experiences
-    that later versions changed again are conflicts; they are listed and left alone.
+    that later versions changed again are conflicts; they are listed and left alone. What a merge in
+    A..B brought is that merge's change, and a version of A..B with nothing left to change is passed
+    over.
 
     \b
     Examples:

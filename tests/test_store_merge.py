@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store.fsck import fsck, repair
 from tfgrpo.store.history.blame import blame
-from tfgrpo.store.history.merge import MergeConflict, cherry_pick, merge, merge_words, revert, side
+from tfgrpo.store.history.merge import (
+    MergeConflict,
+    NothingToChange,
+    cherry_pick,
+    cherry_pick_all,
+    merge,
+    merge_words,
+    revert,
+    revert_all,
+    side,
+)
 from tfgrpo.store.history.name_moves import redo, undo
 from tfgrpo.store.history.walks import common_ancestor, common_ancestors
 
@@ -154,6 +164,41 @@ def test_a_revert_of_what_was_changed_again_is_a_conflict(store: Store) -> None:
     change(store, "main", "MODIFY", A, "count the last day")
     with pytest.raises(MergeConflict):
         revert(store, "main", changed, message="back")
+
+
+def with_idle_versions(store: Store) -> None:
+    """On web: a KEEP, a version without events, a merge of main, and two changes."""
+    change(store, "main", "ADD", C, "use whole hours")
+    change(store, "web", "KEEP", A)
+    change(store, "web", "MODIFY", B, "round down")
+    store.commit("web", [], message="nothing")
+    merge(store, "web", store.tip("main"), message="merge main")
+    change(store, "web", "MODIFY", A, "count every day")
+
+
+def test_a_range_passes_over_what_has_nothing_to_change(store: Store) -> None:
+    with_idle_versions(store)
+    was = texts(store, "web")
+    reverted = revert_all(store, "web", ["v1..web"])
+    assert texts(store, "web") == texts(store, "v1")
+    assert [v.message.split(":")[0] for v in reverted] == ["revert v7", "revert v6", "revert v4"]
+    undo(store)
+    assert texts(store, "web") == was
+    picked = cherry_pick_all(store, "main", ["v1..web"])
+    assert texts(store, "main") == was
+    assert [v.message.split(":")[0] for v in picked] == ["cherry-pick v4", "cherry-pick v7"]
+
+
+def test_a_range_of_which_nothing_is_left_to_change_is_refused(store: Store) -> None:
+    change(store, "web", "KEEP", A)
+    change(store, "web", "KEEP", B)
+    change(store, "web", "MODIFY", B, "round down")
+    for verb in (cherry_pick_all, revert_all):
+        for revisions in (["v1..v3"], ["v1..v2"], ["v2"], ["v2", "v3..v4"]):
+            before = store.port.last_version()
+            with pytest.raises(NothingToChange):
+                verb(store, "web", revisions)
+            assert store.port.last_version() == before
 
 
 WORDS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8).map(" ".join)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import word_diff
 from tfgrpo.store.history.library_order import MergedOrder, ids_of, merged_order
-from tfgrpo.store.history.walks import common_ancestors
+from tfgrpo.store.history.walks import common_ancestors, first_parents
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
@@ -242,13 +242,18 @@ def cherry_pick(
 
 
 def picked(store: Store, revision: str) -> list[Version]:
-    """A revision's version, or a range's oldest first. Raises UnknownRevision for an empty one."""
+    """A revision's version, or a range's oldest first, those of the first-parent history: what a
+    merge brought is the change of the merge. Raises UnknownRevision for an empty range."""
     if ".." not in revision:
         return [store.resolve(revision)]
-    versions = list(store.log(revision))[::-1]
+    versions = list(store.log(revision))
     if not versions:
         raise UnknownRevision(f"{revision} holds no version", hint="`tfgrpo log` shows a range")
-    return versions
+    oldest, line = versions[-1].number, set[int]()
+    for end in revision.replace("...", "..").split(".."):
+        history = first_parents(store, store.resolve(end or "HEAD"))
+        line.update(v.number for v in takewhile(lambda v: v.number >= oldest, history))
+    return [version for version in versions[::-1] if version.number in line]
 
 
 def cherry_pick_all(
@@ -260,9 +265,11 @@ def cherry_pick_all(
     resolve: Resolve | None = None,
 ) -> list[Version]:
     """Applies what each of these revisions changed as a version of its own, a range's oldest first,
-    all as one operation. Raises MergeConflict, with nothing recorded."""
+    all as one operation; returns the new versions. One of a range that has nothing left to change
+    is passed over. Raises MergeConflict, or NothingToChange where that is all, or a version that
+    was named; then nothing is recorded."""
     versions = [version for one in revisions for version in picked(store, one)]
-    return _each(store, cherry_pick, branch, versions, message, resolve)
+    return _each(store, branch, versions, Applying(cherry_pick, revisions, message, resolve))
 
 
 def revert(
@@ -284,29 +291,46 @@ def revert_all(
 ) -> list[Version]:
     """Reverts each of these revisions as `cherry_pick_all` applies them, a range's newest first."""
     versions = [version for one in revisions for version in picked(store, one)[::-1]]
-    return _each(store, revert, branch, versions, message, resolve)
+    return _each(store, branch, versions, Applying(revert, revisions, message, resolve))
+
+
+class Applying(NamedTuple):
+    """How versions are applied or reverted one by one: the verb, the revisions that name them,
+    a message in place of one for each, and the resolution."""
+
+    work: Callable[..., Version]
+    revisions: Sequence[str]
+    message: str | None
+    resolve: Resolve | None
 
 
 def _each(
-    store: Store,
-    work: Callable[..., Version],
-    branch: str,
-    versions: Sequence[Version],
-    message: str | None,
-    resolve: Resolve | None,
+    store: Store, branch: str, versions: Sequence[Version], applying: Applying
 ) -> list[Version]:
+    work, revisions, message, resolve = applying
     verb = work.__name__.replace("_", "-")
+    named = {store.resolve(one).number for one in revisions if ".." not in one}
 
-    def applied(one: Version) -> Version:
+    def applied(one: Version) -> list[Version]:
         words = message or f"{verb} {one.name}: {one.message}"
-        return work(store, branch, one, message=words, resolve=resolve)
+        try:
+            return [work(store, branch, one, message=words, resolve=resolve)]
+        except NothingToChange:
+            if one.number in named or len(versions) == 1:
+                raise
+            return []
 
     if len(versions) == 1:  # others may write until it is committed
-        return [applied(versions[0])]
+        return applied(versions[0])
     several = f"{verb} {', '.join(version.name for version in versions)}"
     for recording in recordings(store, several):
         with recording:
-            appended = [applied(one) for one in versions]
+            appended = [version for one in versions for version in applied(one)]
+            if not appended:
+                raise NothingToChange(
+                    f"{branch} has nothing of {' '.join(revisions)} left to change",
+                    hint="`tfgrpo diff` shows how the two differ",
+                )
     return appended
 
 
