@@ -268,7 +268,8 @@ def revert(app: App, given: Given) -> None:
 def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> None:
     branch, before = app.branch(hint=SWITCH), app.store.head.version
     revisions, resolve = given.revisions, _resolve(given.take)
-    if given.take == "edit" and len(revisions) > 1:  # nobody else could write while it is open
+    if given.take == "edit" and sum(len(merges.picked(app.store, one)) for one in revisions) > 1:
+        # nobody else could write while the editor is open
         raise click.UsageError("--edit decides one version at a time")
     versions = _trying(
         lambda: work(app.store, branch, revisions, message=given.message, resolve=resolve),

@@ -173,6 +173,8 @@ def test_cherry_pick_takes_several_as_one_operation_and_all_or_none(shop: Verb) 
     assert (failed.code, "changed on both sides" in failed.err) == (1, True)
     assert json.loads(shop("status", "--json").out)["head"] == before
     assert shop("cherry-pick", "v2", "v3", "--edit").code == 2
+    assert shop("cherry-pick", "v1..v3", "--edit").code == 2
+    assert shop("revert", "v1..v3", "--edit").code == 2
     shop("cherry-pick", "main..web", "--theirs")
     texts = json.loads(shop("export").out).values()
     assert set(texts) >= {"Quote prices with VAT.", "Round down to whole euros."}
