@@ -9,6 +9,8 @@ from tfgrpo.store.exit_codes import FAILED, NOT_BEGUN
 
 NAME = "tfgrpo"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+HALF_A_CHARACTER = "part of a character is missing (a lone surrogate)"
+"""The hint for a text that is not Unicode."""
 MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
@@ -36,6 +38,12 @@ class FileChanged(StoreError):
 
 class RowRefused(StoreError):
     """A row breaks a rule of the store. Others that were to be written with it need not wait."""
+
+
+def not_unicode(error: UnicodeEncodeError) -> RowRefused:
+    """The error for a text that no store can hold, with what stands around the place."""
+    around = error.object[max(0, error.start - 20) : error.end + 20]
+    return RowRefused(f"{around!r} is not valid Unicode", hint=HALF_A_CHARACTER)
 
 
 class UnknownRevision(TfgrpoError):

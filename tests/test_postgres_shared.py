@@ -15,13 +15,14 @@ from click.testing import CliRunner
 from port_rows import call, call_values, made, rollout, rollout_values, run, write
 from postgres import Cluster
 from providers import Provider, ProxyThread, post
+from test_store_names import HALF, half_a_character_elsewhere
 from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
 from tfgrpo.serving.mcp_lookups import Lookups
-from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
+from tfgrpo.store import InvalidOperation, Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.activity.traffic import CallFilter, traffic_path
 from tfgrpo.store.address import anchor, named_by, parse_address, with_password
@@ -115,6 +116,16 @@ def test_calls_and_look_ups_are_recorded_in_a_folder_with_nothing_in_it(
 
 
 # addresses:
+
+
+def test_half_a_character_is_refused_with_nothing_recorded(store: Store) -> None:
+    last = store.port.last_version()
+    with pytest.raises(InvalidOperation, match="the message is not valid Unicode"):
+        store.commit("main", [Operation("ADD", text="x")], message=HALF)
+    for act in half_a_character_elsewhere(store):
+        with pytest.raises(TfgrpoError, match="Unicode"):
+            act()
+    assert (store.port.last_version(), store.runs.all()) == (last, [])
 
 
 def test_a_password_is_taken_out_of_an_address_and_used_for_connecting_alone() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,16 @@ from store_helpers import add, broken, child, clock
 
 from tfgrpo.store import (
     InvalidName,
+    InvalidOperation,
     Operation,
     RefMove,
     StaleVersion,
     Store,
+    TfgrpoError,
     UnknownRevision,
     derived_id,
 )
+from tfgrpo.store.activity.decisions import decide, decisions
 
 
 @pytest.fixture
@@ -205,6 +208,38 @@ def test_a_commit_is_checked_against_the_library_of_another_writer(store: Store)
     store.commit("main", [Operation("MODIFY", id, "y")], message="m")
     assert store.library().by_id[id].text == "y"
     assert [e.op for e in store.history(id)] == ["ADD", "DELETE", "ADD", "MODIFY"]
+
+
+HALF = "caf\udce9"
+
+
+@pytest.mark.parametrize("field", ["message", "author", "meta"])
+def test_half_a_character_in_a_version_is_refused_in_few_words(store: Store, field: str) -> None:
+    given = {"message": "m"} | {field: {"why": HALF} if field == "meta" else HALF}
+    with pytest.raises(InvalidOperation) as caught:
+        store.commit("main", [add("a text that nobody asked about")], **given)  # type: ignore[arg-type]
+    assert str(caught.value) == f"the {field} is not valid Unicode (surrogates not allowed)"
+    assert "surrogate" in str(caught.value.hint)
+    assert store.port.last_version() == 3
+
+
+def test_half_a_character_anywhere_else_is_refused_too(store: Store) -> None:
+    for act in half_a_character_elsewhere(store):
+        with pytest.raises(TfgrpoError, match="Unicode") as caught:
+            act()
+        assert len(str(caught.value)) < 100
+        assert caught.value.hint
+    assert (store.tags(), store.runs.all(), decisions(store)) == ({}, [], [])
+
+
+def half_a_character_elsewhere(store: Store) -> list[Callable[[], object]]:
+    return [
+        lambda: store.create_tag("t", why="w" * 100 + HALF),
+        lambda: decide(store, "note", "x", {"text": HALF}),
+        lambda: decide(store, "note", "x", {}, why=HALF),
+        lambda: store.runs.create("r", "u", "main", 1, {"data": HALF}, "ann"),
+        lambda: store.resolve(HALF),
+    ]
 
 
 WRITER = """

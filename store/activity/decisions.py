@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.canonical import canonical, new_id
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import HALF_A_CHARACTER, InvalidOperation
 from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
@@ -52,10 +52,16 @@ def decide(
     author: str | None = None,
 ) -> Decision:
     """Records a decision, in the transaction that is open or in one of its own. Raises
-    InvalidOperation without kind or subject, ValueError or TypeError for no JSON."""
+    InvalidOperation without kind or subject and for what is not Unicode, ValueError or TypeError
+    for no JSON."""
     if not kind.strip() or not subject.strip():
         raise InvalidOperation("a decision has a kind and a subject", hint="name what it is about")
-    canonical(content)  # what is none is an error before the transaction
+    try:
+        canonical(content)  # what is none is an error before the transaction
+    except UnicodeEncodeError as error:
+        raise InvalidOperation(
+            f"what was decided is not valid Unicode ({error.reason})", hint=HALF_A_CHARACTER
+        ) from None
     with store.port.transaction():
         decision = Decision(
             0, new_id(), store.now(), author or store.author, kind, subject, content, why or None

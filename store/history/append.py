@@ -19,7 +19,7 @@ from tfgrpo.store.canonical import (
     signed_payload,
     version_digest,
 )
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import HALF_A_CHARACTER, InvalidOperation
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.walks import contains_row
 from tfgrpo.store.records import (
@@ -113,7 +113,7 @@ def event_rows(
     except UnicodeEncodeError as error:  # half a character, which has no bytes
         raise InvalidOperation(
             f"{op}: the text is not valid Unicode ({error.reason})",
-            hint="part of a character is missing (a lone surrogate)",
+            hint=HALF_A_CHARACTER,
         ) from None
     return rows, changes
 
@@ -127,16 +127,19 @@ def new_version(
     signature: Callable[[bytes], str | None] | None = None,
 ) -> Version:
     """The version of these events on top of a branch, with its digest. `details` have its
-    author and the whole of its meta, but for what `signature` has for a payload."""
+    author and the whole of its meta, but for what `signature` has for a payload. Raises
+    InvalidOperation for a message, author or meta that is not Unicode."""
     tip, merged, meta = at.tip, details.get("merged"), details.get("meta")
     author = details.get("author") or ""
+    _stored("message", message)
+    _stored("author", author)
     content = VersionContent(
         VERSION_SCHEMA,
         [tip.digest] if merged is None else [tip.digest, merged.digest],
         author,
         time,
         message,
-        canonical(meta).decode() if meta else None,
+        _stored("meta", meta) if meta else None,
         event_contents(rows),
     )
     digest = version_digest(content)
@@ -156,6 +159,15 @@ def new_version(
         message=message,
         meta=meta or {},
     )
+
+
+def _stored(name: str, value: object) -> str:
+    try:
+        return canonical(value).decode()
+    except UnicodeEncodeError as error:  # half a character, which has no bytes
+        raise InvalidOperation(
+            f"the {name} is not valid Unicode ({error.reason})", hint=HALF_A_CHARACTER
+        ) from None
 
 
 def place(

@@ -20,7 +20,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown
 
 from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
 from tfgrpo.store.address import LIVENESS, password_of
-from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, upgrade_hint
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, not_unicode, upgrade_hint
 
 if TYPE_CHECKING:
     from psycopg import Notify
@@ -198,8 +198,8 @@ class Session:
         self.in_transaction = True
         connection = self.connection
         try:
-            yield
             with self.translating():
+                yield
                 connection.execute(commit().encode())
         except BaseException:
             self.roll_back()
@@ -353,10 +353,7 @@ def lost_error(address: Address) -> StoreError:
 def translated(error: Exception, address: Address) -> StoreError:
     """The error that a user should read in place of PostgreSQL's."""
     if isinstance(error, UnicodeEncodeError):
-        return RowRefused(
-            f"{error.object!r} is not valid Unicode",
-            hint="part of a character is missing (a lone surrogate)",
-        )
+        return not_unicode(error)
     assert isinstance(error, (psycopg.Error, UnicodeError))
     message = str(error).strip().partition("\n")[0]
     if isinstance(error, errors.LockNotAvailable):

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
 from tfgrpo.store.damaged_values import damage_error
-from tfgrpo.store.errors import FileChanged, RowRefused, StoreError, advice
+from tfgrpo.store.errors import FileChanged, RowRefused, StoreError, advice, not_unicode
 from tfgrpo.store.sqlite.checks import defend, refuse_computed, refuse_foreign
 
 if TYPE_CHECKING:
@@ -255,10 +255,7 @@ def translated(
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
-        return RowRefused(
-            f"{error.object!r} is not valid Unicode",
-            hint="part of a character is missing (a lone surrogate)",
-        )
+        return not_unicode(error)
     if isinstance(error, OverflowError):
         return RowRefused("a number is too large for the store", hint="at most 2**63 - 1")
     text = str(error)
