@@ -390,13 +390,15 @@ class Store:
             )
 
     def delete_branch(self, name: str) -> Version:
-        """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on."""
+        """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on,
+        and for one of a run at work unless it is forced."""
         with self.port.transaction():
             if self.head.branch == name:
                 raise InvalidName(
                     f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
+            name_moves.check_may_go(self, name)
             self._move(name_moves.moves_away(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 

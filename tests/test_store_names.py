@@ -19,8 +19,11 @@ from tfgrpo.store import (
     TfgrpoError,
     UnknownRevision,
     derived_id,
+    process_lock,
 )
 from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history.name_moves import take_back, undo
 
 
 @pytest.fixture
@@ -134,6 +137,45 @@ def test_the_branch_head_is_on_cannot_be_deleted(store: Store) -> None:
     store.delete_branch("main")
     assert store.head.version.number == 1
     assert len(store.library("v3")) == 3
+
+
+@pytest.fixture
+def at_work(store: Store) -> Iterator[Run]:
+    """A run at work on main, while HEAD is on another branch."""
+    run = store.runs.create("quick", "uid", "main", 0, {}, "ann")
+    store.create_branch("side")
+    store.checkout("side")
+    with process_lock.held(store.runs.lock_path(run)):
+        yield run
+
+
+def test_an_undo_takes_no_name_of_a_run_at_work_away(store: Store, at_work: Run) -> None:
+    acts: list[Callable[[], object]] = [
+        lambda: store.create_branch("quick/candidates"),
+        lambda: store.commit("quick/candidates", [add("y")], message="m"),
+        lambda: store.commit("main", [add("x")], message="m"),
+        lambda: store.create_tag("quick/step_1", "main"),
+    ]
+    for act in acts:
+        act()
+        branches = store.branches()
+        for back in (undo, lambda s: take_back(s, log(s)[-1].batch)):
+            with pytest.raises(InvalidOperation, match="run quick, which is at work"):
+                back(store)
+        assert store.branches() == branches
+    store.commit("side", [add("z")], message="m")
+    assert undo(store)
+
+
+def test_the_branches_of_a_run_at_work_are_deleted_only_by_force(
+    store: Store, at_work: Run
+) -> None:
+    store.create_branch("quick/candidates")
+    for name in ("main", "quick/candidates"):
+        with pytest.raises(InvalidName, match="run quick is at work"):
+            store.delete_branch(name)
+        with store.forced():
+            store.delete_branch(name)
 
 
 def test_head_on_a_branch_follows_its_commits_and_moves(store: Store) -> None:

@@ -17,7 +17,7 @@ from store_helpers import add, begin, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision
+from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, process_lock
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import MergeConflict, merge, side
@@ -454,6 +454,22 @@ def test_a_branch_is_deleted_there_unless_head_is_on_it(
             pushed(copy, ssh, "main", delete=True)
         with pytest.raises(UnknownRevision):
             pushed(copy, ssh, "nothing", delete=True)
+
+
+def test_the_branch_of_a_run_at_work_there_is_deleted_only_by_force(
+    team: Store, tmp_path: Path, reach: Reach, ssh: list[str]
+) -> None:
+    team.create_branch("web")
+    run = team.runs.create("quick", "uid", "web", 0, {}, "ann")
+    with cloned(reach(tmp_path / "team"), tmp_path / "copy", ssh) as copy:
+        with process_lock.held(team.runs.lock_path(run)):
+            with pytest.raises(PushRefused, match="run quick is at work on web there") as caught:
+                pushed(copy, ssh, "web", delete=True)
+            assert caught.value.hint
+            assert "web" in team.branches()
+            assert "origin/web" in copy.remote_branches()
+            pushed(copy, ssh, "web", delete=True, force=True)
+        assert "web" not in team.branches()
 
 
 def test_a_push_after_a_merge_goes_forward(team: Store, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG
 from tfgrpo.store.records import RefMove
 
 if TYPE_CHECKING:
+    from tfgrpo.store.activity.runs import Run
     from tfgrpo.store.port import Port
     from tfgrpo.store.store import Store
 
@@ -219,14 +220,36 @@ def _redacts(store: Store, move: RefMove) -> bool:
 
 def _check_idle(store: Store, batch: list[RefMove]) -> None:
     """Raises InvalidOperation where an operation is that of a run at work, which builds on it."""
-    names = [move.name for move in batch]
-    for run in store.runs.listed():
-        steps = f"tags/{run.name}/step_"
-        if any(name.startswith(steps) for name in names) and store.runs.state(run) == "running":
+    for move in batch:
+        run = run_at_work_on(store, move.name)
+        if run is not None:
             raise InvalidOperation(
                 f"the last operation is of run {run.name}, which is at work",
                 hint="stop it first, or `tfgrpo reset REVISION` moves the branch",
             )
+
+
+def check_may_go(store: Store, branch: str) -> None:
+    """Raises InvalidName for the branch of a run at work, or of its candidates, unless the store is
+    forced."""
+    run = None if store.is_forced else run_at_work_on(store, BRANCH + branch)
+    if run is not None:
+        raise InvalidName(
+            f"run {run.name} is at work on {branch}",
+            hint="stop it first; --force deletes it anyway, and the run is then left without it",
+        )
+
+
+def run_at_work_on(store: Store, name: str) -> Run | None:
+    """The run at work that a whole name belongs to: a step, its branch, or that of candidates."""
+    if not name.startswith((BRANCH, TAG)):
+        return None
+    for run in store.runs.all():
+        own = (f"{TAG}{run.name}/step_", f"{BRANCH}{run.name}/")
+        is_own = name == BRANCH + run.branch or name.startswith(own)
+        if is_own and store.runs.state(run) == "running":
+            return run
+    return None
 
 
 def redoable(store: Store) -> list[RefMove] | None:

@@ -143,6 +143,12 @@ class StorePeer:
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
                 raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
+            run = name_moves.run_at_work_on(self.store, move.name)
+            if run is not None and not force:
+                raise PushRefused(
+                    f"run {run.name} is at work on {name} there",
+                    hint="--force deletes it anyway, and the run is then left without it",
+                )
             return name_moves.moves_away(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
