@@ -124,14 +124,16 @@ class Model:
     def blame(self, version: int, id: str) -> tuple[int, int]:
         """The version that first gave a live experience its text, and the KEEPs of that text.
 
-        What a version brought over from another is followed to where it came from.
+        What a version brought over from another is followed to where it came from, and what one
+        took back to where it was before.
         """
         at = self.last_change(version, id)
         assert at is not None, f"{id} is live at v{version} and was never added"
         chain = [at]
-        while (source := self.versions[at[0]].source) is not None:
-            repeated = self.last_change(source, id)
-            if repeated is None or not self.repeats(at, repeated):
+        while True:
+            last = (self.last_change(source, id) for source in self.sources(at[0]))
+            repeated = next((one for one in last if one and self.repeats(at, one)), None)
+            if repeated is None:
                 break
             chain.append(at := repeated)
         keeps = sum(
@@ -141,6 +143,14 @@ class Model:
             if (op, about) == ("KEEP", id)
         )
         return chain[-1][0], keeps
+
+    def sources(self, version: int) -> list[int]:
+        """Where a version's changes may be from: the one they were brought from, and before it
+        unless that is the other side of a merge."""
+        known = self.versions[version]
+        before = None if known.source is None else self.versions[known.source].parent
+        places = [known.source, before if known.merged is None else None]
+        return [one for one in places if one is not None]
 
     def repeats(self, at: tuple[int, int], earlier: tuple[int, int]) -> bool:
         """Whether a change leaves an experience as an earlier one did."""

@@ -282,6 +282,21 @@ def damaged(store: Store, *statements: str) -> None:
             db.execute(sql)
 
 
+def test_what_a_revert_brings_back_is_of_who_taught_it(store: Store) -> None:
+    change(store, "main", "KEEP", A)
+    for op, text in (("MODIFY", "count no day"), ("DELETE", None)):
+        change(store, "main", op, A, text)
+        revert(store, "main", store.tip("main"), message="back")
+        change(store, "main", "KEEP", A)
+    (found, _) = blame(store, store.tip("main"))
+    assert (found.experience.text, found.version.number, found.keeps) == ("count both days", 1, 3)
+    change(store, "main", "MODIFY", A, "count no day")
+    cherry_pick(store, "web", store.tip("main"), message="picked")
+    revert(store, "web", store.tip("web"), message="back")
+    (found, _) = blame(store, store.tip("web"))
+    assert (found.experience.text, found.version.number, found.keeps) == ("count both days", 1, 0)
+
+
 @pytest.mark.parametrize(
     ("statement", "where"),
     [

@@ -1,7 +1,8 @@
 """Who taught us this: for each live experience, the event that gave it its text, and its votes.
 
 A merge or cherry-pick records what it brings over as events that name their version. They are
-followed to the event they repeat, so credit goes to who wrote the text.
+followed to the event they repeat, so credit goes to who wrote the text. The events of a revert name
+the version that it takes back: the text that they repeat is that of the version before.
 """
 
 from __future__ import annotations
@@ -53,31 +54,32 @@ class Origins:
             return Origin(event, version, (event.row,))
         rows = [event.row]
         events: list[EventRow] | None = None
-        while (source := self._source(event, version)) is not None:
+        while sources := self._sources(event, version):
             if events is None:
                 events = self._store.port.events_of(event.experience)
-            repeated = self._last(events, source)
-            if (
-                repeated is None
-                or (repeated.op == "DELETE") != (event.op == "DELETE")
-                or repeated.text != event.text
-            ):
+            last = (self._last(events, source) for source in sources)
+            repeated = next((one for one in last if one and _repeats(event, one)), None)
+            if repeated is None:
                 break
             version = version_of_row(self._store.port, repeated.row)
             event = event_of(repeated, version.number)
             rows.append(event.row)
         return Origin(event, version, tuple(rows))
 
-    def _source(self, event: Event, version: Version) -> Version | None:
-        """The version that an event was brought over from, if it was."""
+    def _sources(self, event: Event, version: Version) -> list[Version]:
+        """Where an event may have been brought over from: a merge's other side, or the version that
+        it names, picked, and before that one's change, reverted."""
         if version.merged is not None:
-            return self._store.version(version.merged)
+            return [self._store.version(version.merged)]
         evidence = event.evidence or {}
         digest = evidence.get("version")
         if len(evidence) != 1 or not is_digest(digest):
-            return None
+            return []
         there = self._store.port.versions_by_digest(digest, 1)
-        return there[0] if there and there[0].number < version.number else None
+        if not there or there[0].number >= version.number:
+            return []
+        before = there[0].parent
+        return there if before is None else [there[0], self._store.version(before)]
 
     def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
         """The event that last shaped an experience in the history of a version."""
@@ -88,6 +90,11 @@ class Origins:
             if event.op != "KEEP" and row_within(event.row, ranges):
                 return event
         return None
+
+
+def _repeats(event: Event, earlier: EventRow) -> bool:
+    deletes = event.op == "DELETE"
+    return (earlier.op == "DELETE") == deletes and earlier.text == event.text
 
 
 def blame(
