@@ -139,6 +139,40 @@ def test_the_branch_head_is_on_cannot_be_deleted(store: Store) -> None:
     assert len(store.library("v3")) == 3
 
 
+def test_an_operation_is_not_taken_back_from_under_head(store: Store) -> None:
+    store.create_branch("new")
+    creation = log(store)[-1].batch
+    with store.operation("switch -c other"):
+        store.create_branch("other")
+        store.checkout("other")
+    switch = log(store)[-1].batch
+    store.checkout("new")
+    with pytest.raises(InvalidOperation, match="HEAD would be on new") as caught:
+        take_back(store, creation)
+    assert caught.value.hint
+    assert [move.name for move in take_back(store, switch)] == ["heads/other"]
+    assert (store.head.branch, store.branches().keys()) == ("new", {"main", "new"})
+    store.checkout("v1")
+    take_back(store, creation)
+    assert (store.head.branch, store.head.version.number) == (None, 1)
+
+
+def test_head_does_not_go_back_to_where_nothing_is_any_more(store: Store) -> None:
+    store.create_branch("other")
+    store.checkout("other")
+    switch = log(store)[-1].batch
+    store.checkout("v1")
+    with pytest.raises(InvalidOperation, match="HEAD has moved since"):
+        take_back(store, switch)
+    store.checkout("main")
+    store.checkout("other")
+    switch = log(store)[-1].batch
+    store.delete_branch("main")
+    with pytest.raises(InvalidOperation, match="HEAD would be on main"):
+        take_back(store, switch)
+    assert store.head.branch == "other"
+
+
 @pytest.fixture
 def at_work(store: Store) -> Iterator[Run]:
     """A run at work on main, while HEAD is on another branch."""

@@ -159,8 +159,9 @@ def undo(store: Store) -> list[RefMove]:
 
 
 def take_back(store: Store, number: int) -> list[RefMove]:
-    """Takes back one operation by the number of its batch; returns its moves. Raises
-    InvalidOperation where one of its names has moved since, or there is no such operation."""
+    """Takes back one operation by the number of its batch; returns its moves, without HEAD's where
+    HEAD has moved since. Raises InvalidOperation where another of its names has moved since, HEAD
+    would be on no branch, or there is no such operation."""
     with store.port.transaction():
         later: set[str] = set()
         for moves in batches(store):
@@ -169,14 +170,16 @@ def take_back(store: Store, number: int) -> list[RefMove]:
             later.update(move.name for move in moves)
         if moves[0].batch != number:
             raise InvalidOperation("there is no such operation to take back")
-        batch = _whole(moves)
-        if moved := sorted(later & {move.name for move in batch if move.name != HEAD}):
+        whole = _whole(moves)
+        batch = [move for move in whole if move.name != HEAD or HEAD not in later]
+        if moved := sorted(later & {move.name for move in batch or whole}):
             name = moved[0].removeprefix(BRANCH)
             raise InvalidOperation(
                 f"{name} has moved since", hint="its history has what came after, and takes it back"
             )
         if any(_redacts(store, move) for move in batch):
             raise InvalidOperation("a redaction cannot be taken back")
+        _check_head(store, batch)
         _check_idle(store, batch)
         _move_back(store, batch, TAKE_BACK + batch[0].action)
     return batch
@@ -206,6 +209,22 @@ def undoable(store: Store) -> list[RefMove] | None:
         else:
             return None if action == "init" or action.startswith(CLONE) else _whole(batch)
     return None
+
+
+def _check_head(store: Store, batch: list[RefMove]) -> None:
+    """Raises InvalidOperation where HEAD would be on a branch that is not there."""
+    back = {move.name: move for move in batch}
+    head, names = back.get(HEAD), store.port.names
+    symbol = head.previous_symbol if head else BRANCH + (store.head.branch or "")
+    if symbol is None or symbol == BRANCH:
+        return
+    stands = back[symbol].previous is not None if symbol in back else names.standing(symbol)
+    if not stands:
+        branch = symbol.removeprefix(BRANCH)
+        raise InvalidOperation(
+            f"HEAD would be on {branch}, which would not be there",
+            hint="switch to another branch first",
+        )
 
 
 def _redacts(store: Store, move: RefMove) -> bool:
