@@ -16,6 +16,7 @@ from tfgrpo.store import (
     UnknownRevision,
     derived_id,
 )
+from tfgrpo.store.history.name_moves import redo, rename, undo
 from tfgrpo.store.history.revisions import resolve_range
 
 
@@ -281,6 +282,37 @@ def test_head_ago_is_where_head_stood_through_checkouts_commits_and_moves(tmp_pa
         assert [store.resolve(f"HEAD@{{{n}}}").number for n in range(len(stood))] == stood
         with pytest.raises(UnknownRevision):
             store.resolve(f"HEAD@{{{len(stood)}}}")
+
+
+def test_a_rename_of_heads_branch_and_its_undo_are_places_of_head(store: Store) -> None:
+    rename(store, "branch", "main", "trunk")
+    assert [store.resolve(f"HEAD@{{{n}}}").number for n in range(4)] == [5, 5, 4, 2]
+    store.commit("trunk", [add("7")], message="seven")
+    assert [store.resolve(f"HEAD@{{{n}}}").number for n in range(4)] == [7, 5, 5, 4]
+    undo(store)
+    undo(store)
+    stood = [store.resolve(f"HEAD@{{{n}}}").number for n in range(6)]
+    assert (stood, store.head.branch) == ([5, 5, 7, 5, 5, 4], "main")
+
+
+def test_an_undo_puts_head_where_the_branch_stands_that_it_goes_back_to(store: Store) -> None:
+    store.checkout("v1")
+    undo(store)
+    assert (store.resolve("HEAD@{0}"), store.head.branch) == (store.tip("main"), "main")
+    redo(store)
+    assert store.resolve("HEAD@{0}").number == 1
+
+
+def test_an_earlier_place_is_of_the_name_that_stands(store: Store) -> None:
+    store.create_branch("both", "v6")
+    store.create_tag("both", "v1")
+    store.create_tag("both", "v2", force=True)
+    store.delete_branch("both")
+    assert [store.resolve(f"both@{{{n}}}").number for n in range(2)] == [2, 1]
+    store.delete_tag("both")
+    with pytest.raises(UnknownRevision, match="deleted"):
+        store.resolve("both@{0}")
+    assert store.resolve("both@{1}").number == 6
 
 
 # ranges:

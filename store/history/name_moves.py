@@ -317,4 +317,12 @@ def _whole(batch: list[RefMove]) -> list[RefMove]:
 
 
 def _move_back(store: Store, batch: list[RefMove], action: str) -> None:
-    store.move_names([(m.name, m.previous, m.previous_symbol) for m in batch], action)
+    back = {move.name: move.previous for move in batch}
+    moves = []
+    for move in batch:
+        to, symbol = move.previous, move.previous_symbol
+        if symbol is not None:  # a branch may have moved since HEAD went onto it
+            stands = store.port.names.ref(symbol)
+            to = back.get(symbol, stands.version if stands else None)
+        moves.append((move.name, to, symbol))
+    store.move_names(moves, action)

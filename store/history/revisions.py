@@ -251,21 +251,24 @@ def meant_by(store: Store, tags: Mapping[str, int]) -> dict[str, int]:
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:
-    """The moves of HEAD, a branch or a tag, newest first. HEAD moves when it is checked out
-    elsewhere and whenever the branch it is on moves."""
+    """The moves of HEAD, a branch or a tag, newest first: of a name that stands, else of one that
+    did. HEAD moves when it is checked out elsewhere and whenever the branch it is on moves. Raises
+    UnknownRevision."""
     if base not in ("HEAD", "@"):
-        for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
-            if store.port.names.ref(name) is not None:
-                yield from store.port.names.ref_log(name)
-                return
-        raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
+        names = (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE))
+        last = [move for name in names if (move := store.port.names.ref(name)) is not None]
+        if not last:
+            raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
+        stands = next((move for move in last if move.version is not None), last[0])
+        yield from store.port.names.ref_log(stands.name)
+        return
     head = store.port.names.ref(HEAD)
     symbol = head.symbol if head else None
     for move in store.port.names.ref_log(None):
         if move.name == HEAD:
             yield move
             symbol = move.previous_symbol
-        elif move.name == symbol:
+        elif move.name == symbol and move.version is not None:  # a rename has it go in the batch
             yield move
 
 
