@@ -13,9 +13,17 @@ from ui_demo import BEGIN, demo
 from ui_rig import OTHER, Visitor
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.store import Store
 from tfgrpo.store.activity.decisions import decisions
-from tfgrpo.store.activity.traffic import FeedbackRefused, Scale, checked_feedback, traffic_path
+from tfgrpo.store.activity.traffic import (
+    CallFilter,
+    Feedback,
+    FeedbackRefused,
+    Scale,
+    checked_feedback,
+    traffic_path,
+)
 from tfgrpo.store.opening import open_traffic
 
 CALL = "call-000000000001"
@@ -54,6 +62,29 @@ def test_a_label_has_a_scale_of_its_own(store: Path) -> None:
     assert "stars 1 to 5" in visitor.get(f"/call/{CALL}")
     with closing(open_traffic(traffic_path(store))) as traffic:
         assert traffic.scales() == {"stars": Scale(1, 5)}
+
+
+def test_a_calls_score_is_the_mean_of_places_on_scales(store: Path) -> None:
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        for label, scale in (("stars", Scale(1, 5)), ("", Scale(-1, 1))):
+            traffic.set_scale(label, scale)
+        given = [(5.0, "stars"), (2.0, "stars"), (0.0, None), (0.25, "tone"), (None, "odd")]
+        for score, label in given:
+            traffic.add_feedback(Feedback(CALL, 1, "ann", score, label))
+        mean = (1 + 0.25 + 0.5 + 0.25) / 4
+        measured = [one.score for one in traffic.measured(0) if one.score is not None]
+        assert mean in measured
+        assert all(0 <= score <= 1 for score in measured)
+        listed = {one.call.id: one.score for one in traffic.calls(CallFilter(below=0.51), 999)}
+        assert listed[CALL] == mean
+        assert CALL not in {one.call.id for one in traffic.calls(CallFilter(below=0.5), 999)}
+        found = traffic.search(CallFilter(), "odd", 9).calls
+        assert [one.score for one in found if one.call.id == CALL] == [mean]
+        exchanges = [one for one in of_traffic(traffic, CallFilter()) if type(one) is Exchange]
+        assert [one.score for one in exchanges if one.id == CALL] == [mean]
+        traffic.set_scale("stars", Scale(3, 4))
+        listed = {one.call.id: one.score for one in traffic.calls(CallFilter(), 999)}
+        assert listed[CALL] == (1 + 0 + 0.5 + 0.25) / 4, "what is off its scale by now is at an end"
 
 
 def test_feedback_is_taken_back_with_its_sums_and_on_record(store: Path) -> None:

@@ -117,6 +117,10 @@ class Scale(NamedTuple):
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
+    def place(self, score: float) -> float:
+        """Where a score lies on it, from 0 at its low end to 1; what is off it is at an end."""
+        return max(0.0, min(1.0, (score - self.low) / (self.high - self.low)))
+
 
 UNIT = Scale(0.0, 1.0)
 """The scale of a metric of which nothing else was said."""
@@ -151,7 +155,8 @@ Tags: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class MeasuredCall(NamedTuple):
-    """What figures need of a call; units as in `CallRecord`. `score` is the mean of its scores."""
+    """What figures need of a call; units as in `CallRecord`. `score` is the mean of its scores,
+    each from 0 to 1 by where it lies on the scale that was set for its label."""
 
     time: int
     library: str | None
@@ -195,7 +200,7 @@ class Place(NamedTuple):
 
 class CallFilter(NamedTuple):
     """Which calls are asked for. Times are microseconds; `version` is a name or the beginning of a
-    digest, `below` a bar for the mean score, `after` a place in the list."""
+    digest, `below` a bar for the mean score of a `ListedCall`, `after` a place in the list."""
 
     since: int = 0
     version: str | None = None
@@ -214,7 +219,8 @@ class CallFilter(NamedTuple):
 
 
 class ListedCall(NamedTuple):
-    """A call with how often there is feedback on it, and the mean of its scores."""
+    """A call with how often there is feedback on it, and the mean of its scores, as `MeasuredCall`
+    has it."""
 
     call: CallRecord
     feedback: int
@@ -430,6 +436,15 @@ def checked_feedback(
 def is_score(value: object) -> bool:
     """Whether a value is a score: sums of squares of many of them are numbers still."""
     return isinstance(value, (bool, int, float)) and abs(value) <= MOST_SCORE
+
+
+def place_of(feedback: Feedback, scales: Scales) -> float | None:
+    """The score of feedback from 0 to 1, by where it lies on the scale that was set for its label;
+    as it was given where none was, and None where there is none."""
+    scale = scales.get(feedback.label or "")
+    if feedback.score is None or scale is None:
+        return feedback.score
+    return scale.place(feedback.score)
 
 
 def _is_text(value: object) -> TypeGuard[str]:

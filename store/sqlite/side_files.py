@@ -208,6 +208,11 @@ create table facts (name text primary key, value blob not null) without rowid;
 CALL = ", ".join(traffic.CallRecord._fields)
 TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(traffic.Feedback._fields)
+MEAN = """avg(coalesce(max(0.0, min(1.0,
+    (score - json_extract(value, '$[0]'))
+    / (1.0 * json_extract(value, '$[1]') - json_extract(value, '$[0]')))), score))"""
+"""The mean of scores of feedback, each by where it lies on its label's scale (`Scale.place`)."""
+SCORED = "feedback left join facts on name = 'scale:' || coalesce(label, '')"
 LOOKED_AT = 2_000
 """Calls whose words one search reads."""
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
@@ -341,7 +346,7 @@ class SqliteTraffic(SideFile):
         return traffic.FoundCalls(fitting, None)
 
     def measured(self, since: int, tags: traffic.Tags = ()) -> list[traffic.MeasuredCall]:
-        scored = "select call, avg(score) from feedback where score is not null group by call"
+        scored = f"select call, {MEAN} from {SCORED} where score is not null group by call"
         scores = dict(self._rows(scored))
         columns = ", ".join(traffic.MeasuredCall._fields[:-1])
         # `+` has the file read in its order: by an index, each call would be looked up by itself.
@@ -420,7 +425,9 @@ class SqliteTraffic(SideFile):
             return 0
         self._db.execute("pragma secure_delete = on")
         with self._writing():
-            arms = "select 'deleted ' || arm, max(time) from calls where arm is not null and time < ?"
+            arms = (
+                "select 'deleted ' || arm, max(time) from calls where arm is not null and time < ?"
+            )
             self._db.execute(
                 f"insert into facts {arms} group by arm"
                 " on conflict (name) do update set value = max(value, excluded.value)",
@@ -514,7 +521,7 @@ def _listing(which: traffic.CallFilter) -> tuple[str, list[object]]:
     query = (
         f"from (select {columns},"
         " (select count(*) from feedback where call = calls.id) as feedback,"
-        " (select avg(score) from feedback where call = calls.id) as score from calls) as listed"
+        f" (select {MEAN} from {SCORED} where call = calls.id) as score from calls) as listed"
         f" where {' and '.join(conditions)}{tagged} order by time desc, id"
     )
     return query, values

@@ -21,6 +21,7 @@ from tfgrpo.store.activity.traffic import (
     Feedback,
     Traffic,
     is_score,
+    place_of,
 )
 from tfgrpo.store.records import Json
 
@@ -63,8 +64,9 @@ class Unread(NamedTuple):
 def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
-    """Yields the calls on record, oldest first, with the scores of `author`, and those that cannot
-    be used; the ones that nothing is known against only with `every`."""
+    """Yields the calls on record, oldest first, with the scores of `author` on the scale from 0 to
+    1, and those that cannot be used; the ones that nothing is known against only with `every`."""
+    scales = traffic.scales()
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
         if not (every or listed.feedback or call.arm):
@@ -82,7 +84,8 @@ def of_traffic(
         judged = [one for one in feedback if author in (None, one.author)]
         try:
             messages = asked(_body(content.request))
-            score = mean_score([one.score for one in judged if one.score is not None])
+            places = [place_of(one, scales) for one in judged]
+            score = mean_score([place for place in places if place is not None])
         except Unusable as error:
             yield Unread(call.id, str(error))
             continue
