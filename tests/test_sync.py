@@ -18,7 +18,13 @@ from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, so
 
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, process_lock
-from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
+from tfgrpo.store.errors import (
+    BadLocation,
+    InvalidName,
+    InvalidOperation,
+    PushRefused,
+    TransferError,
+)
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import MergeConflict, merge, side
 from tfgrpo.store.transfer import locations, sync
@@ -376,6 +382,26 @@ def test_a_push_sends_only_what_is_missing_with_its_tags(
         sound(team)
 
 
+def test_a_push_notes_where_branches_stand_that_are_up_to_date(
+    team: Store, tmp_path: Path, ssh: list[str]
+) -> None:
+    team.create_branch("web", "v0")
+    with cloned(str(tmp_path / "team"), tmp_path / "copy", ssh) as copy:
+        copy.create_branch("web", "origin/web")
+        Remotes(copy).remove("origin")
+        Remotes(copy).add("origin", str(tmp_path / "team"))
+        assert pushed(copy, ssh, "main", "web").moved == ()
+        there = {"origin/main": copy.tip("main").number, "origin/web": 0}
+        assert copy.remote_branches() == there
+        before = rows(copy)
+        assert pushed(copy, ssh, "main", "web").moved == ()
+        assert rows(copy) == before, "nothing new was heard"
+        name_moves.undo(copy)
+        new = copy.commit("web", [add("w")], message="w")
+        assert [move.name for move in pushed(copy, ssh, "main", "web").moved] == ["web"]
+        assert copy.remote_branches() == there | {"origin/web": new.number}
+
+
 def test_a_push_makes_a_branch_and_moves_all_or_none(
     team: Store, tmp_path: Path, reach: Reach, ssh: list[str]
 ) -> None:
@@ -591,6 +617,22 @@ def test_remotes_are_added_moved_and_removed(team: Store) -> None:
     assert (remotes.all(), team.remote_branches()) == ({"origin": "/team"}, {})
     with pytest.raises(UnknownRevision, match="'lab'"):
         remotes.location("lab")
+
+
+def test_branches_of_a_removed_remote_do_not_come_back_without_it(team: Store) -> None:
+    remotes = Remotes(team)
+    remotes.add("lab", "far:experience")
+    team.move_names([("remotes/lab/main", 1, None)], "seen")
+    remotes.remove("lab")
+    number = next(team.port.names.ref_log(None)).batch
+    for back in (name_moves.undo, lambda store: name_moves.take_back(store, number)):
+        with pytest.raises(InvalidOperation, match="lab, which is a remote no longer") as caught:
+            back(team)
+        assert "tfgrpo remote add lab" in str(caught.value.hint)
+        assert team.remote_branches() == {}
+    remotes.add("lab", "far:experience")
+    name_moves.undo(team)
+    assert team.remote_branches() == {"lab/main": 1}
 
 
 # locations:

@@ -21,7 +21,7 @@ from tfgrpo.store.errors import (
     UnknownRevision,
 )
 from tfgrpo.store.history.allowed_names import check_name
-from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG
 from tfgrpo.store.records import RefMove
 
 if TYPE_CHECKING:
@@ -154,6 +154,7 @@ def undo(store: Store) -> list[RefMove]:
                 "which cannot be undone",
                 hint="`tfgrpo reset REVISION` moves the branch; what was redacted stays redacted",
             )
+        _check_remotes(store, batch)
         _move_back(store, batch, UNDO + batch[0].action)
     return batch
 
@@ -181,6 +182,7 @@ def take_back(store: Store, number: int) -> list[RefMove]:
             raise InvalidOperation("a redaction cannot be taken back")
         _check_head(store, batch)
         _check_idle(store, batch)
+        _check_remotes(store, batch)
         _move_back(store, batch, TAKE_BACK + batch[0].action)
     return batch
 
@@ -225,6 +227,19 @@ def _check_head(store: Store, batch: list[RefMove]) -> None:
             f"HEAD would be on {branch}, which would not be there",
             hint="switch to another branch first",
         )
+
+
+def _check_remotes(store: Store, batch: list[RefMove]) -> None:
+    """Raises InvalidOperation where a branch of a remote that was removed would be there again: its
+    location is in no move."""
+    gone = (move.name for move in batch if move.version is None and move.previous is not None)
+    for name in gone:
+        remote = name.removeprefix(REMOTE).partition("/")[0]
+        if name.startswith(REMOTE) and remote not in store.port.names.remotes():
+            raise InvalidOperation(
+                f"the last operation removed the branches of {remote}, which is a remote no longer",
+                hint=f"`tfgrpo remote add {remote} LOCATION` first",
+            )
 
 
 def _redacts(store: Store, move: RefMove) -> bool:

@@ -8,7 +8,7 @@ events, and names; runs, journal and evaluations stay.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
@@ -154,7 +154,9 @@ def push(
     if moves:
         peer.push(moves, counted(), force=force)
     received = Received(sent["versions"], sent["events"])
-    return Transferred(received, _note(store, moves, remote), differing)
+    if remote is not None:
+        _note(store, targets, remote)
+    return Transferred(received, _pushed(store, moves), differing)
 
 
 def clone(store: Store, source: FetchSource, remote: str) -> Transferred:
@@ -306,17 +308,24 @@ def _tags(
     return moves, tuple(tag for tag in along if TAG + tag in there.at)
 
 
-def _note(store: Store, moves: Sequence[NameMove], remote: str | None) -> tuple[Moved, ...]:
-    """Moves the names here that say where the remote's branches stand; returns all that moved."""
-    moved = []
+def _note(store: Store, targets: Mapping[str, Version | None], remote: str) -> None:
+    """Moves the names here that say where the pushed branches stand there by now."""
+    before = tracked(store.port, remote)
     rows: list[tuple[str, int | None, str | None]] = []
+    for name, version in targets.items():
+        kind, short = parse_name(name)
+        now = None if version is None else version.number
+        if kind == "branch" and before.get(short) != now:
+            rows.append((f"{REMOTE}{remote}/{short}", now, None))
+    if rows:
+        store.move_names(rows, f"push to {remote}")
+
+
+def _pushed(store: Store, moves: Sequence[NameMove]) -> tuple[Moved, ...]:
+    moved = []
     for name, before, after in moves:
         kind, short = parse_name(name)
         was = None if before is None else find(store.port, before)
         now = None if after is None else find(store.port, after)
         moved.append(Moved(kind, short, was, now))
-        if kind == "branch" and remote is not None:
-            rows.append((f"{REMOTE}{remote}/{short}", now.number if now else None, None))
-    if rows:
-        store.move_names(rows, f"push to {remote}")
     return tuple(moved)
