@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,6 +31,7 @@ from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import members_of, open_traffic
 from tfgrpo.store.port import Level
 from tfgrpo.store.postgres.port import PostgresPort, PostgresWriter
+from tfgrpo.store.postgres.session import Session
 from tfgrpo.store.redact import Target, redact
 
 pytestmark = pytest.mark.postgres
@@ -113,6 +115,32 @@ def test_calls_and_look_ups_are_recorded_in_a_folder_with_nothing_in_it(
         with closing(open_traffic(traffic_path(anchor(shared)))) as traffic:
             assert len(traffic.calls(CallFilter(), 10)) == 1
         assert (folder / ".tfgrpo").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_search_in_attempts_reads_no_more_than_it_looks_at(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = made(store.port, run("R"))
+    write(store.port, [], [rollout(one.id, sample) for sample in range(3000)])
+    read: list[int] = []
+    rows = Session.rows
+
+    def counted(self: Session, *query: Any) -> list[Any]:
+        answer = rows(self, *query)
+        read.append(len(answer))
+        return answer
+
+    monkeypatch.setattr(Session, "rows", counted)
+    first = store.runs.attempts_saying("42", 20)
+    assert [row.sample for row, _ in first.attempts] == list(range(2999, 2979, -1))
+    assert sum(read) <= 100
+    place, samples = first.reached, [row.sample for row, _ in first.attempts]
+    while place is not None:
+        more = store.runs.attempts_saying("42", 700, place)
+        place = more.reached
+        samples += [row.sample for row, _ in more.attempts]
+    assert samples == list(range(2999, -1, -1))
+    assert store.runs.attempts_saying("43", 20).looked_at == 3000
 
 
 # addresses:

@@ -70,6 +70,8 @@ SHAPES: dict[type, tuple[str, str, dict[int, str]]] = {
 """Of what types a record's columns are, what its rows are called, and which columns are JSON."""
 LAST_STEP = 1 << 31
 """Beyond every step."""
+FEWEST_SPOKEN, MOST_SPOKEN = 50, 1000
+"""How many attempts the first and the last pages of those that are searched have."""
 COUNTED = "reward is not null and sample < ?"
 """Whether an attempt has a reward, and had the prompt of all others."""
 
@@ -149,15 +151,17 @@ class SqlRecords(ABC):
 
     def spoken(self, before: int) -> Iterator[SaidRow]:
         answer = self.plain("coalesce(j.answer, '')")
-        rows = self._port.stream(
+        query = (
             "select r.id, r.run, r.step, r.problem, r.sample,"
             f" {self.plain('r.verdict')}, {answer} from @.rollouts r"
             f" left join @.journal j on j.key = {self.last_key('r.calls')}"
-            " where r.id < ? order by r.id desc",
-            (before,),
+            " where r.id < ? order by r.id desc limit ?"
         )
-        for row in rows:
-            yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
+        many = FEWEST_SPOKEN
+        while rows := self._port.rows(query, (before, many)):
+            for row in rows:  # a search ends where it has enough
+                yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
+            before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         since = self.since("rollouts", run, after)
