@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
@@ -411,6 +412,17 @@ class PortContract(NamesContract, RecordsContract):
         assert port.lane_tip(row)
         assert port.lane_tip(2), "another lane's events do not matter"
         assert port.lane_tip(lane_start(second))
+
+    def test_a_lane_that_was_rolled_back_is_forgotten(self, port: Port) -> None:
+        record(port, 0, [event(1), event(2)])
+        with suppress(InterruptedError), port.transaction():
+            lane = port.open_lane(1)
+            assert port.lane_base(lane) == 1
+            raise InterruptedError
+        with port.transaction():
+            assert port.open_lane(2) == lane
+            assert port.lane_base(lane) == 2
+        assert port.lane_base(lane) == 2
 
     # snapshots:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from tfgrpo.store.history.merge import (
 )
 from tfgrpo.store.history.name_moves import redo, undo
 from tfgrpo.store.history.walks import common_ancestor, common_ancestors
+from tfgrpo.store.sqlite.port import SqlitePort
 
 A, B, C = (derived_id(name) for name in "abc")
 
@@ -267,6 +269,35 @@ def test_blame_counts_the_keeps_of_this_history_since_the_last_change(store: Sto
     assert (found[A].keeps, found[A].version.message) == (2, "MODIFY on main")
     assert (found[B].keeps, found[B].version.message) == (1, "first")
     assert [b.keeps for b in blame(store, store.tip("web"))] == [0, 1]
+
+
+def test_blame_and_what_comes_back_look_a_lane_up_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = [derived_id("gone", n) for n in range(30)]
+    store.commit("main", [Operation("ADD", id, f"gone {id}") for id in gone], message="m")
+    store.commit("main", [Operation("DELETE", id) for id in gone], message="m")
+    for n in range(30):
+        change(store, "web", "ADD", derived_id("web", n), f"web {n}")
+        change(store, "main", "KEEP", A)
+        merge(store, "main", store.tip("web"), message="merge web")
+        merge(store, "web", store.tip("main"), message="forward")
+    lanes: list[object] = []
+    row = SqlitePort.row
+
+    def counted(port: SqlitePort, query: str, *values: Any) -> Any:
+        if "@.lanes where" in query:
+            lanes.append(values)
+        return row(port, query, *values)
+
+    monkeypatch.setattr(SqlitePort, "row", counted)
+    with Store.open(store.path, author="tester") as again:
+        found = blame(again, again.tip("main"))
+        assert {b.version.message for b in found[2:]} == {"ADD on web"}
+        back = [Operation("ADD", id, "back") for id in gone]
+        again.commit("main", back, message="back")
+    assert len(lanes) == len(set(map(str, lanes))) <= 60
+    assert texts(store, "main")[-30:] != ["back"] * 30, "they are in their places"
 
 
 def damaged(store: Store, *statements: str) -> None:

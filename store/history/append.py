@@ -21,7 +21,7 @@ from tfgrpo.store.canonical import (
 )
 from tfgrpo.store.errors import HALF_A_CHARACTER, InvalidOperation
 from tfgrpo.store.history import replay
-from tfgrpo.store.history.walks import contains_row
+from tfgrpo.store.history.walks import rows_contained
 from tfgrpo.store.records import (
     EVENT_SCHEMA,
     SIGNATURE,
@@ -229,8 +229,11 @@ def _deletions(port: Port, position: int, ids: Collection[str]) -> dict[str, Del
     """The last deletion of each of these that was deleted in the history up to `position`."""
     if not ids:
         return {}
-    deletions = port.deletions_of(ids)
-    return {d.experience: d for d in deletions if contains_row(port, d.row, position)}
+    at = {deletion.row: deletion for deletion in port.deletions_of(ids)}
+    last: dict[str, Deletion] = {}
+    for row in rows_contained(port, sorted(at, reverse=True), position):
+        last.setdefault(at[row].experience, at[row])
+    return last
 
 
 class CommitDetails(TypedDict, total=False):

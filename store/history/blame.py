@@ -15,7 +15,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.damaged_values import whole
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.library_order import arranged, is_digest, listed
-from tfgrpo.store.history.walks import row_ranges, row_within, version_of_row, whole_history
+from tfgrpo.store.history.walks import row_within, rows_contained, version_of_row, whole_history
 from tfgrpo.store.records import OPS, Event, EventRow, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
 
@@ -42,11 +42,10 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """Follows events to those that they repeat. Remembers what it read on the way."""
+    """Follows events to those that they repeat."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ranges: dict[int, list[tuple[int, int]]] = {}
 
     def of(self, event: Event, version: Version) -> Origin:
         """The origin of an event of `version`: the event itself if it repeats none."""
@@ -83,13 +82,9 @@ class Origins:
 
     def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
         """The event that last shaped an experience in the history of a version."""
-        if source.position not in self._ranges:
-            self._ranges[source.position] = row_ranges(self._store.port, source.position)
-        ranges = self._ranges[source.position]
-        for event in reversed(events):
-            if event.op != "KEEP" and row_within(event.row, ranges):
-                return event
-        return None
+        shaped = {event.row: event for event in reversed(events) if event.op != "KEEP"}
+        row = next(rows_contained(self._store.port, shaped, source.position), None)
+        return None if row is None else shaped[row]
 
 
 def _repeats(event: Event, earlier: EventRow) -> bool:

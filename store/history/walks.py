@@ -279,7 +279,19 @@ def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
 
 def contains_row(port: Port, row: int, position: int) -> bool:
     """Whether the event at `row` is in the first-parent history up to `position`."""
-    for after, upto in lanes(port, position):
-        if after < row:
-            return row <= upto
-    return False
+    return next(rows_contained(port, [row], position), None) is not None
+
+
+def rows_contained(port: Port, rows: Iterable[int], position: int) -> Iterator[int]:
+    """Those of some rows, which descend, that are in the first-parent history up to `position`: one
+    walk for all, which goes no further back than is asked for."""
+    history = lanes(port, position)
+    after, upto = next(history)
+    for row in rows:
+        while row <= after:
+            older = next(history, None)
+            if older is None:
+                return
+            after, upto = older
+        if row <= upto:
+            yield row

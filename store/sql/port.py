@@ -93,6 +93,8 @@ class SqlPort(ABC):
     """The port over a database. One instance belongs to one thread at a time."""
 
     dialect: ClassVar[Dialect]
+    _first_opened: int = 1 << 62
+    """The first lane that was opened here; those before it are others', and committed."""
 
     # What a database has to do:
 
@@ -244,17 +246,28 @@ class SqlPort(ABC):
         return self.row(query, (position, end)) is None
 
     def lane_base(self, lane: int) -> int:
+        base = self._lane_bases.get(lane)
+        if base is not None:
+            return base
         columns = self.row("select base from @.lanes where lane = ?", (lane,))
         if columns is None:
             raise StoreError(f"lane {lane} is missing", hint="run `tfgrpo fsck` for details")
         base = columns[0]
         if not isinstance(base, int) or not 0 <= base <= lane_start(lane):
             raise damage_error(f"lane {lane} leaves where there is none")
+        if lane < self._first_opened or not self.in_transaction:  # others may yet be rolled back
+            self._lane_bases[lane] = base
         return base
+
+    @cached_property
+    def _lane_bases(self) -> dict[int, int]:
+        """Those that were read: where a lane left never changes."""
+        return {}
 
     def open_lane(self, base: int) -> int:
         lane = self.number("select max(lane) + 1 from @.lanes")
         self.execute("insert into @.lanes (lane, base) values (?, ?)", (lane, base))
+        self._first_opened = min(self._first_opened, lane)
         return lane
 
     # Events:
