@@ -185,11 +185,15 @@ def push(app: App, given: Given) -> None:
       tfgrpo push
       tfgrpo push origin main web
     """
+    if given.delete_ and (given.all_ or given.tags):
+        raise click.UsageError("--delete deletes the names that are given: no --all, no --tags")
+    if given.delete_ and not given.names:
+        raise click.UsageError("--delete needs the names to delete")
+    if given.all_ and given.names:
+        raise click.UsageError(f"--all pushes every branch: without {' '.join(given.names)}")
     store = app.store
     other = _find(app, given.remote)
     chosen = list(store.branches()) if given.all_ else list(given.names)
-    if given.delete_ and not given.names:
-        raise click.UsageError("--delete needs the names to delete")
     if not chosen:
         hint = "name one: `tfgrpo push origin main`"
         chosen = [app.branch("there is no branch to push", hint)]

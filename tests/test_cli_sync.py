@@ -184,6 +184,27 @@ def test_push_moves_all_branches_forces_and_deletes(at: In, tmp_path: Path) -> N
     assert "web" not in at("team", "branch").stdout
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("origin", "web", "--delete", "--tags"),
+        ("origin", "web", "--delete", "--all"),
+        ("--delete",),
+        ("origin", "main", "--all"),
+    ],
+    ids=" ".join,
+)
+def test_push_deletes_and_sends_no_names_that_were_not_given(
+    at: In, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    clone(at, tmp_path)
+    at("copy", "branch", "web", "v0")
+    at("copy", "push", "origin", "web")
+    one_line_error(at("copy", "push", *flags, ok=False), code=2)
+    assert "web" in at("team", "branch").stdout
+    assert "approved" in at("team", "tag").stdout
+
+
 def test_completion_offers_remotes_and_their_branches(at: In, tmp_path: Path) -> None:
     clone(at, tmp_path)
     with Store.open(tmp_path / "copy/.tfgrpo/store.db") as store:
