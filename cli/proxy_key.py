@@ -151,18 +151,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         )
     values["libraries"] = libraries
     values.setdefault("default", next(iter(libraries)))
-    named = {"openai": flags["upstream"], "anthropic": flags["anthropic"]}
-    if any(named.values()):
-        if values.get("providers"):
-            raise SettingsError(f"{config} lists the providers", hint="set them there")
-        listed = (values.get("openai"), values.get("anthropic"), *values.get("others", {}).values())
-        if any(one and one.key for one in listed) and not flags["key_env"]:
-            raise SettingsError(
-                f"{config} has the key of another provider", hint="name one with --key-env"
-            )
-    if any(named.values()) or "openai" not in values:
-        values |= shapes.upstreams(named)
-    shapes.with_keys(values, {"openai": flags["key_env"], "anthropic": flags["anthropic_key_env"]})
+    if config is None:
+        values |= shapes.named_providers({}, given)
     values |= {name: given[name] for name in OF_PROXY if name in given}
     keep = None
     if flags["keep"] != "forever":

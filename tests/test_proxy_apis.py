@@ -21,6 +21,9 @@ from test_proxy_splice import bodies, values
 from test_traffic import recorded, run
 from wire_answers import frames
 
+from tfgrpo.cli.proxy_key import proxy as proxy_command
+from tfgrpo.cli.proxy_key import settings_of
+from tfgrpo.cli.start_context import App
 from tfgrpo.improvement.exchange import answered, asked
 from tfgrpo.proxy.proxy_settings import (
     Classifier,
@@ -45,6 +48,7 @@ from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
+from tfgrpo.trust.permissions import of_proxy
 from tfgrpo.ui.call_conversation import answer_turns, turns_of
 
 __all__ = ["provider", "served", "store"]  # fixtures
@@ -178,6 +182,46 @@ def test_each_api_has_its_provider_and_its_key(
         assert said.header(b"authorization") == b"Bearer amazon-secret"
     assert provider.received == []
     assert {call.key for call in recorded(store)} == {"team"}
+
+
+def test_an_option_names_one_provider_and_the_file_keeps_its_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.trust.trusted_folders.require", lambda *_: None)
+    for name in ("O_KEY", "A_KEY", "G_KEY"):
+        monkeypatch.setenv(name, f"sk-{name}")
+    file, app = tmp_path / "proxy.toml", App(str(tmp_path / ".tfgrpo/store.db"))
+    text = 'upstream = "http://o.example"\ngemini = "http://g.example"\n'
+    options = [one.name for one in proxy_command.params if one.name not in ("workers", "config")]
+    nothing: dict[str, Any] = {**dict.fromkeys(map(str, options)), "keep": "30d"}
+
+    def named(text: str, **flags: str) -> dict[str, tuple[str, str]]:
+        file.write_text(text)
+        settings = settings_of(app, file, nothing | flags)
+        return {api: (one.name, one.key) for api, one in settings.upstreams.items()}
+
+    keys = 'key_env = "O_KEY"\ngemini_key_env = "G_KEY"\n'
+    there = named(text + keys, anthropic="http://a.example", anthropic_key_env="A_KEY")
+    assert there["openai"] == ("http://o.example", "sk-O_KEY")
+    assert there["anthropic"] == ("http://a.example", "sk-A_KEY")
+    assert there["gemini"] == ("http://g.example", "sk-G_KEY")
+    assert there["bedrock"] == ("http://o.example", "")
+    there = named(text + "[timeouts]\ntotal = 9\n", upstream="http://n.example")
+    assert there["openai"] == there["anthropic"] == ("http://n.example", "")
+    assert there["gemini"] == ("http://g.example", "")
+    for wrong, flags in (
+        (text + keys, {"upstream": "http://n.example"}),
+        (text + 'bedrock_key_env = "A_KEY"\n', {"upstream": "http://n.example"}),
+        ('[[providers]]\nurl = "http://o.example"\n', {"key_env": "O_KEY"}),
+    ):
+        with pytest.raises(SettingsError, match="another provider|lists the providers"):
+            named(wrong, **flags)
+
+
+def test_what_a_file_names_beside_an_option_needs_trust(tmp_path: Path) -> None:
+    tables = {"upstream": "http://o.example", "anthropic": "http://a.example"}
+    needed = of_proxy(tmp_path / "proxy.toml", tables, ["anthropic"]).needed
+    assert [one.key for one in needed] == ["upstream"]
 
 
 def test_no_key_of_another_company_goes_to_one_that_nobody_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ TABLES = (
     *("personal", "redact", "tags", "webhook"),
 )
 """What else a file may say that is not taken as it stands."""
+NOTHING: Mapping[str, Any] = {}
 _version = re.compile(r"/v1(?:(?:alpha|beta)\d*)?\Z")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
@@ -413,16 +414,37 @@ def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
 def upstreams(named: Mapping[str, str | None]) -> dict[str, Any]:
     """Returns the providers by API as settings, from base URLs: one that is named alone answers for
     all, and where none is they are the companies' own. Raises SettingsError."""
-    every = next((url for api in (OPENAI, *APIS) if (url := named.get(api))), None)
-    urls = {api: named.get(api) or every or ADDRESSES.get(api) for api in (OPENAI, *APIS)}
-    others = {api: parse_upstream(url, api) for api, url in urls.items() if url}
+    others = {api: parse_upstream(url, api) for api, url in _addresses(named).items() if url}
     return {OPENAI: others.pop(OPENAI), ANTHROPIC: others.pop(ANTHROPIC), "others": others}
 
 
-def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
+def _addresses(named: Mapping[str, str | None]) -> dict[str, str | None]:
+    every = next((url for api in (OPENAI, *APIS) if (url := named.get(api))), None)
+    return {api: named.get(api) or every or ADDRESSES.get(api) for api in (OPENAI, *APIS)}
+
+
+def named_providers(tables: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the providers as settings, with their keys: those that a file's `tables` name, but
+    for what is `given` by the same names. Raises SettingsError, also where the key of one of the
+    file's providers would go to another."""
+    both = {**tables, **given}
+    now, before = ({api: of.get(name) for api, name in URLS.items()} for of in (both, tables))
+    for api, name in VARIABLES.items():
+        strange = _addresses(now)[api] != _addresses(before)[api]
+        if strange and name in tables and name not in given:
+            has_option = api in (OPENAI, ANTHROPIC)
+            where = f"--{name.replace('_', '-')}" if has_option else f"{URLS[api]} in the file"
+            raise SettingsError(f"{name} is the key of another provider", hint=f"name {where}")
+    settings = upstreams(now)
+    with_keys(settings, {api: both.get(name) for api, name in VARIABLES.items()})
+    return settings
+
+
+def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     """The settings in a file as arguments of ProxySettings; what it does not say is left out. Paths
-    in it are relative to it. Raises SettingsError, and NotTrusted where nobody has allowed the file
-    to say where requests go, or who may send some, other than by what is `given` instead."""
+    in it are relative to it. Providers that are `given` take the place of its own. Raises
+    SettingsError, and NotTrusted where nobody has allowed the file to say where requests go, or who
+    may send some, other than by what is given."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -435,6 +457,8 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
         )
+    if tables.get("providers") and given.keys() & {*URLS.values(), *VARIABLES.values()}:
+        raise SettingsError(f"{path} lists the providers", hint="set them there")
     if of_proxy(path, tables, given).needed:
         trusted_folders.require(of_proxy(path, tables))
     try:
@@ -445,8 +469,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         if "personal" in tables:
             settings["personal"] = _names(tables["personal"], "personal")
         settings["tags"] = _names(tables.get("tags", []), "tags")
-        settings |= upstreams({api: tables.get(name) for api, name in URLS.items()})
-        with_keys(settings, {api: tables.get(name) for api, name in VARIABLES.items()})
+        settings |= named_providers(tables, given)
         settings |= _routes(tables, settings)
         settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
         if "webhook" in tables:

@@ -173,8 +173,9 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
         if value is not None:
             needed.append(Permission(key, str(value), words.format(plain(value))))
 
-    for name in () if {"upstream", "anthropic"} & set(given) else UPSTREAMS:
-        need(name, settings.get(name), passes)
+    for name in UPSTREAMS:
+        if name not in given:
+            need(name, settings.get(name), passes)
     for name in ("key_env", *(f"{api}_key_env" for api in UPSTREAMS[1:])):
         if name not in given:
             need(name, settings.get(name), "sends the key in ${} to the provider")
