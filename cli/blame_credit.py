@@ -138,11 +138,12 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
 
 
 def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
-    harmful = [one.label for one in credited if one.credit and one.credit.verdict == "harmful"]
+    harmful = [one for one in credited if one.credit and one.credit.verdict == "harmful"]
     if harmful:
         verb = "is" if len(harmful) == 1 else "are"
-        named = " ".join(harmful)
-        yield f"{', '.join(harmful)} {verb} harmful with confidence: `tfgrpo delete {named}`"
+        labels = ", ".join(one.label for one in harmful)
+        ids = " ".join(one.experience.id for one in harmful)  # at HEAD a label may be another's
+        yield f"{labels} {verb} harmful with confidence: `tfgrpo delete {ids}`"
     old = [one for one in credited if ages.get(one.experience.id, 0) >= UNCONFIRMED]
     for one in sorted(old, key=lambda one: -ages[one.experience.id]):
         yield f"nothing has confirmed {one.label} for {ages[one.experience.id]} steps"

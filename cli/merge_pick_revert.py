@@ -352,7 +352,7 @@ def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None
     for new, there, likeness in near:
         printing.echo(
             f"{label[new]} and {label[there]} say nearly the same ({likeness:.0f} %): "
-            f"`tfgrpo delete {label[new]}` if they do"
+            f"`tfgrpo delete {new}` if they do"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 import pytest
@@ -123,7 +124,15 @@ def test_a_merge_points_out_what_it_brings_together(cli: Cli) -> None:
     said = cli("merge", "web").stdout
     assert said.count("say nearly the same") == 2
     assert "G2 and G0 say nearly the same" in said
-    assert "`tfgrpo delete G2` if they do" in said
+    suggested = re.findall(r"`tfgrpo (delete \w+)` if they do", said)
+    for command in suggested:  # a label would be another experience's once the first is gone
+        cli(*command.split())
+    left = list(json.loads(cli("export").stdout).values())
+    assert len(suggested) == 2
+    assert left[0] == "Count both the first and the last day."
+    assert [text.partition(" by ")[0] for text in left[1:]] == ["Multiply the weeks"] * 2
+    cli("undo")
+    cli("undo")
     cli("undo")
     found = json.loads(cli("merge", "web", "--json").stdout)
     assert [change["op"] for change in found["changes"]] == ["ADD"] * 3

@@ -238,6 +238,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     said = cli("credit").stdout
     assert said.index(HELPS) < said.index(HARMS)
     assert "helpful" in said
+    assert f"`tfgrpo delete {found[2]['id']}`" in said, "at another revision its label is another"
     assert max(map(len, said.splitlines())) <= 80
     blamed = cli("blame").stdout
     assert "effect -0." in blamed
