@@ -324,18 +324,24 @@ class _Editing:
             printing.echo(f"note: for {conflict.experience} you wrote: {wrote}", err=True)
 
 
+SCISSORS = "# ------------------------ >8 ------------------------"
+
+
 def _edited(conflict: merges.Conflict) -> str | None:
-    """Asks for the text in the user's editor; an empty text means that none is to stand."""
-    comment = "\n".join(f"# {line}" for line in conflict_lines(conflict))
+    """Asks for the text in the user's editor; an empty text means that none is to stand. What is
+    below the line with the scissors is not taken, and all above is, as git has it."""
+    comment = "\n".join(f"# {click.unstyle(line)}" for line in conflict_lines(conflict))
     start = conflict.ours or conflict.theirs or ""
-    template = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
-    edited = click.edit(template)
+    words = "# Leave the line above. What is below it goes; no text above it deletes it."
+    edited = click.edit(f"{start}\n\n{SCISSORS}\n{words}\n{comment}\n")
     if edited is None:
         raise InvalidOperation(
             f"{conflict.experience} was not decided", hint="save the file to resolve it"
         )
-    lines = " ".join(line for line in edited.splitlines() if not line.startswith("#")).split()
-    return " ".join(lines) or None
+    lines = edited.splitlines()
+    while SCISSORS in lines:
+        lines = lines[: lines.index(SCISSORS)]
+    return " ".join(" ".join(lines).split()) or None
 
 
 def print_version(app: App, version: Version, branch: str) -> None:

@@ -252,6 +252,27 @@ def test_what_a_refused_edit_suggests_has_all_that_was_said(shop: Cli, editor: E
     )
 
 
+def test_a_conflict_is_decided_by_what_stands_above_the_scissors_line(
+    shop: Cli, editor: Editor
+) -> None:
+    def decided(script: str) -> list[str]:
+        done = shop("merge", "web", "--edit", env=editor(script))
+        assert done.returncode == 0, done.stderr
+        texts = list(json.loads(shop("export").stdout).values())
+        shop("undo")
+        return texts[1:2]
+
+    shop("switch", "-c", "web")
+    shop("modify", "G1", "# 1 rule: round down.")
+    shop("switch", "main")
+    shop("modify", "G1", "# 2 rules: round to the nearest.")
+    save = 'cat "$1" > "$1.new"; cat "$1.new" > "$1"; rm "$1.new"'
+    assert decided(save) == ["# 2 rules: round to the nearest."]
+    assert decided('sed -i "1s/.*/#3 is\\n# the number/" "$1"') == ["#3 is # the number"]
+    assert decided('echo "# all anew" > "$1"') == ["# all anew"]
+    assert decided('sed -i 1d "$1"') == ["Use whole hours."], "no text deletes it"
+
+
 def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
     one_line_error(shop("edit", env=editor(': > "$1"'), ok=False), "is empty")
     assert left(tmp_path) == []
