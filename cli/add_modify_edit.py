@@ -243,7 +243,7 @@ def edited(app: App, content: str) -> Iterator[str]:
     beside.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_write.sweep(str(beside), DRAFTS, _remove_draft)
     with atomic_write.held_folder(beside, f"{DRAFTS}{_digest(before)}-") as folder:
-        path = Path(os.path.relpath(folder / DRAFT))
+        path = _named(folder / DRAFT)
         atomic_write.create(path, before)
         try:
             yield edit_file(path)
@@ -259,6 +259,13 @@ def edited(app: App, content: str) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+def _named(path: Path) -> Path:
+    """A path as somebody finds it from where the command was typed: whole where that is not the
+    folder it works in."""
+    elsewhere = click.get_current_context().find_root().params.get("folder") is not None
+    return path.absolute() if elsewhere else Path(os.path.relpath(path))
+
+
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -269,7 +276,7 @@ def _remove_draft(folder: str) -> None:
     content = path.read_bytes() if DRAFT in names else b""
     changed = content.strip() and _digest(content) not in path.parent.name
     if changed or names not in ([], [DRAFT]):  # such as a file in which an editor keeps words
-        words = f"{os.path.relpath(path)} has an edit that was interrupted"
+        words = f"{_named(path)} has an edit that was interrupted"
         printing.echo(f"note: {words}; --file takes it, then remove its folder", err=True)
     else:
         shutil.rmtree(folder)

@@ -159,9 +159,10 @@ class Verbs(SuggestingGroup):
             formatter.write_text(f"`tfgrpo help --all` lists all {len(COMMANDS)} commands.")
 
 
-def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> None:
+def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> str | None:
     if folder is not None:
         os.chdir(folder)
+    return folder
 
 
 @click.group(
@@ -181,7 +182,6 @@ def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> No
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
     is_eager=True,
-    expose_value=False,
     allow_from_autoenv=False,
     callback=_go_to,
     help="Work as if started in DIR.",
@@ -194,7 +194,9 @@ def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> No
 @click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
 @click.pass_context
-def tfgrpo(ctx: click.Context, store: str | None, color: str | None, no_pager: bool) -> None:
+def tfgrpo(
+    ctx: click.Context, store: str | None, folder: str | None, color: str | None, no_pager: bool
+) -> None:
     """git for what a model has learned.
 
     A frozen model attempts problems in groups. What its right answers do, and its wrong ones do

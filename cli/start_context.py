@@ -220,7 +220,7 @@ def _typed(context: click.Context, without: tuple[str, ...]) -> Iterator[str]:
     typed = click.core.ParameterSource.COMMANDLINE
     for one in context.command.params:
         name = one.name or ""
-        value: Any = context.params.get(name)
+        value: Any = context.params.get(name, getattr(one, "flag_value", None))  # as of --force
         if name in without or context.get_parameter_source(name) is not typed:
             continue
         if not isinstance(one, click.Option):

@@ -252,6 +252,28 @@ def test_what_a_refused_edit_suggests_has_all_that_was_said(shop: Cli, editor: E
     )
 
 
+@pytest.mark.parametrize(
+    "where",
+    [("-C", "shop"), ("--store", "shop/.tfgrpo/store.db"), ("-C", "shop/deep")],
+    ids=" ".join,
+)
+def test_what_a_refused_edit_suggests_works_where_it_was_typed(
+    cli: Cli, editor: Editor, tmp_path: Path, where: tuple[str, ...]
+) -> None:
+    (tmp_path / "shop/deep").mkdir(parents=True)
+    cli("-C", "shop", "init")
+    cli("-C", "shop", "add", "Round up.")
+    script = 'echo "- One more." >> "$1"; echo stray >> "$1"'
+    refused = cli(*where, "edit", "--force", env=editor(script), ok=False)
+    suggested = re.search(r"retry with `tfgrpo (.+)`", refused.stderr)
+    assert suggested is not None
+    words = shlex.split(suggested[1])
+    path = tmp_path / words[-1]
+    path.write_text(path.read_text().replace("stray", ""))
+    assert words[:-2] == [*where, "edit", "--force"]
+    assert "One more." in cli(*words).stdout
+
+
 def test_a_conflict_is_decided_by_what_stands_above_the_scissors_line(
     shop: Cli, editor: Editor
 ) -> None:
