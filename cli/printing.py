@@ -36,6 +36,8 @@ OURS = str(int.from_bytes(os.urandom(4), "big"))
 LOOKS = rf"(\x1b\[[0-9;]*;{OURS}m)"
 _inset = [0]
 """The columns that lines leave free at their left, innermost last."""
+_paged_plain = [False]
+"""Whether lines that are being made may go to a pager without colours, innermost last."""
 
 
 class Word(NamedTuple):
@@ -183,7 +185,7 @@ def word_diff(before: str, after: str) -> list[Word]:
     """Two texts as one line, by colour or marked: words [-taken out-], {+put in+}, and kept."""
     from tfgrpo.store.history.word_diff import pieces
 
-    coloured = colourful()
+    coloured = colourful() and not _paged_plain[-1]
     line: list[Word] = []
     for kind, text in pieces(before, after):
         removed = kind == "removed"
@@ -247,11 +249,15 @@ def emit(app: App, lines: Iterable[str]) -> None:
         import shutil
 
         room = shutil.get_terminal_size().lines - 2
-        begin = list(islice(lines, room + 1))
-        if len(begin) > room:
-            page(_coloured(line) + "\n" for line in chain(begin, lines))
-        else:
-            echo_each(begin)
+        _paged_plain.append(not _pager().colours)
+        try:
+            begin = list(islice(lines, room + 1))
+            if len(begin) > room:
+                page(_coloured(line) + "\n" for line in chain(begin, lines))
+            else:
+                echo_each(begin)
+        finally:
+            _paged_plain.pop()
         return
     strip = not colourful()  # as `echo` does; what is the same for all lines is asked once
     for line in lines:
@@ -259,11 +265,17 @@ def emit(app: App, lines: Iterable[str]) -> None:
         sys.stdout.flush()  # what comes next may be long in coming
 
 
-def page(texts: Iterable[str]) -> None:
-    """Shows texts in the user's pager, which gets no key that is in this process's environment."""
+class _Pager(NamedTuple):
+    """The user's pager: its words, its environment, and whether it shows colours."""
+
+    words: list[str]
+    environment: dict[str, str]
+    colours: bool
+
+
+def _pager() -> _Pager:
     import shlex
     import shutil
-    from subprocess import PIPE
 
     from tfgrpo.store import child_processes
 
@@ -274,6 +286,16 @@ def page(texts: Iterable[str]) -> None:
     wanted = colour()
     if wanted is None:
         wanted = os.path.basename(words[0]) == "less" and "r" in environment["LESS"].lower()
+    return _Pager(words, environment, wanted)
+
+
+def page(texts: Iterable[str]) -> None:
+    """Shows texts in the user's pager, which gets no key that is in this process's environment."""
+    from subprocess import PIPE
+
+    from tfgrpo.store import child_processes
+
+    words, environment, colours = _pager()
     try:
         process = child_processes.start_as_written(words, environment, stdin=PIPE)
     except OSError:  # there is none at all
@@ -282,7 +304,7 @@ def page(texts: Iterable[str]) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError, KeyboardInterrupt), process.stdin as pipe:
         for text in texts:  # until the pager is left
-            pipe.write((text if wanted else click.unstyle(text)).encode(errors="replace"))
+            pipe.write((text if colours else click.unstyle(text)).encode(errors="replace"))
     while process.returncode is None:
         with suppress(KeyboardInterrupt):  # which is the pager's own affair
             process.wait()

@@ -124,6 +124,28 @@ def test_a_pager_of_the_users_may_be_left_before_the_end_and_sees_colours_where_
         assert paged == "".join(lines if colours else map(printing.click.unstyle, lines))
 
 
+@pytest.mark.parametrize(("name", "marked"), [("less", False), ("other", True)])
+def test_a_word_diff_that_is_paged_without_colours_has_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, marked: bool
+) -> None:
+    pager = tmp_path / name
+    pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", str(pager))
+    for variable in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(printing.sys.stdout, "isatty", lambda: True, raising=False)
+
+    def changed() -> list[str]:
+        return printing.wrap(printing.word_diff("Round up.", "Round down."))
+
+    printing.emit(App(None), (line for _ in range(200) for line in changed()))
+    paged = (tmp_path / "paged").read_text()
+    assert ("[-up.-]" in paged, "{+down.+}" in paged) == (marked, marked)
+    assert ("\x1b[" in paged) is not marked
+    assert "[-" not in "".join(changed()), "on the terminal itself colours are seen"
+
+
 def test_colours_are_ours_alone() -> None:
     assert printing.safe("\x1b[31mred") == "\\x1b[31mred"
     line = printing.safe(
