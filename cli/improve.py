@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
@@ -16,7 +17,7 @@ from tfgrpo.cli.flags import COUNT, FORCE, JSON, flag, many, option, path
 from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.start_context import BRANCH, FINITE, REVISION, App, Given, pass_given
-from tfgrpo.cli.traffic import opened
+from tfgrpo.cli.traffic import opened, refuse_others
 from tfgrpo.notices import ignore
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.terminal_safe import shown
@@ -87,13 +88,12 @@ def collect(app: App, given: Given) -> None:
     from tfgrpo.improvement import collection, judge_feedback
     from tfgrpo.store.activity.traffic import CallFilter
 
+    named = given.of("model", "base_url", "api_key_env")
+    _check_judge(given)
     start = parse_time(given.since, now=time.time_ns() // 1000)
     which = CallFilter(start, given.version, given.library, given.of_model)
     project = app.project(given.config)
-    if given.estimate and given.judge is None:
-        raise click.UsageError("--estimate needs --judge; collecting costs nothing")
     if given.judge is not None:
-        named = {"model": given.model, "base_url": given.base_url, "api_key_env": given.api_key_env}
         settings = {name: value for name, value in named.items() if value is not None}
         judging = judge_feedback.JudgeRequest(given.judge, which, settings, given.budget)
         if given.estimate:
@@ -125,6 +125,20 @@ def collect(app: App, given: Given) -> None:
     printing.warn(collected.warnings)
     file = collection.output_path(project, request)
     printing.echo_each(_collected_lines(collected, file, given.dry_run))
+
+
+def _check_judge(given: Given) -> None:
+    """Raises UsageError for what would be ignored, with a judge or without."""
+    if given.judge is None:
+        if given.estimate:
+            raise click.UsageError("--estimate needs --judge; collecting costs nothing")
+        for name, value in given.of("model", "base_url", "api_key_env", "budget").items():
+            if value is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --judge")
+    elif given.files:
+        raise click.UsageError("--judge scores the calls on record, and no FILES")
+    elif given.dry_run:
+        raise click.UsageError("--judge records scores and pays for them; --estimate does neither")
 
 
 def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterator[str]:
@@ -308,17 +322,25 @@ def regress(app: App, given: Given) -> None:
         printing.echo_each(printing.wrapped(shown(note), indent=5))
 
 
+OF_UNUSED = ("unused", "library", "target", "config")
+"""The parameters of `regress` that go with --unused, which asks no model."""
+
+
 def _unused(app: App, given: Given) -> None:
     from tfgrpo.improvement.regression import propose_expiry, unused_experiences
 
+    refuse_others(OF_UNUSED, "has no place with --unused, which reads the calls on record")
     store, target, since = app.store, given.target, given.unused
-    on_branch = given.library if given.library in store.branches() else store.head.branch
-    branch = target or on_branch or "main"
-    start = parse_time(since, now=time.time_ns() // 1000)
+    source = click.get_current_context().get_parameter_source("library")
+    is_typed = source is ParameterSource.COMMANDLINE
+    revision = given.library if is_typed else target or store.head.branch or given.library
+    version, start = store.resolve(revision), parse_time(since, now=time.time_ns() // 1000)
     with opened(app) as traffic:
-        expired = unused_experiences(store, traffic, branch, start)
-    label = store.library(store.tip(branch)).label_of
-    proposal = propose_expiry(store, branch, expired, since) if expired and target else None
+        expired = unused_experiences(store, traffic, version, start)
+    label = store.library(version).label_of
+    there = store.library(store.tip(target)).by_id if target else {}
+    gone = [one for one in expired if one.id in there]
+    proposal = propose_expiry(store, target, gone, since) if gone else None
     if given.as_json:
         rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
         printing.emit_json({"unused": rows, "proposal": proposal and proposal.id})
@@ -326,6 +348,6 @@ def _unused(app: App, given: Given) -> None:
     for one in expired:
         printing.echo(shown(f"[{label[one.id]}] in no prompt since {since}: {one.text}"))
     if not expired:
-        printing.echo(f"no experience of {branch} is known to be unused since {since}")
+        printing.echo(f"no experience of {revision} is known to be unused since {since}")
     if proposal is not None:
         printing.echo(f"proposal {proposal.id} deletes them")

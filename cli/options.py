@@ -106,9 +106,20 @@ def _default_words(default: object) -> str:
     return default if isinstance(default, str) else ""
 
 
+def _details_of_one(command: Any) -> Any:
+    @wraps(command)
+    def called(*args: Any, **given: Any) -> Any:
+        if given["details"] and not given["estimate"]:
+            raise click.UsageError("--details needs --estimate")
+        return command(*args, **given)
+
+    return called
+
+
 estimate = together(
     flag("--estimate", "Print the estimated calls and cost, then exit."),
     flag("--details", "With --estimate: calls, tokens and cost by stage."),
+    _details_of_one,
 )
 
 

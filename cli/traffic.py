@@ -67,9 +67,9 @@ def traffic(app: App, given: Given) -> None:
     given.tags = tuple(map(parse_tag, given.tags))
     in_figures = given.figures or given.by
     if in_figures:
-        _refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
+        refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
     elif given.call is not None:
-        _refuse_others(("call",), "filters the list: it cannot be given with CALL")
+        refuse_others(("call",), "filters the list: it cannot be given with CALL")
     cost = dollars_of(app)
     with opened(app) as log:
         if in_figures:
@@ -159,13 +159,15 @@ def _set_scale(app: App, setting: str) -> None:
     printing.echo(f"scores of {label} are from {scale}")
 
 
-def _refuse_others(names: tuple[str, ...], why: str) -> None:
+def refuse_others(names: tuple[str, ...], why: str) -> None:
     """Raises UsageError where anything is given that is none of these, nor --json."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         if given and parameter.name not in (*names, "as_json"):
-            raise click.UsageError(f"{parameter.opts[0]} {why}")
+            is_option = isinstance(parameter, click.Option)
+            called = parameter.opts[0] if is_option else parameter.human_readable_name
+            raise click.UsageError(f"{called} {why}")
 
 
 def opened(app: App) -> Any:

@@ -71,8 +71,6 @@ def train(app: App, given: Given) -> None:
         )
     if given.workers:
         queue_address(app.location)  # which a file has none of
-    if given.details and not given.estimate:
-        raise click.UsageError("--details needs --estimate")
     from tfgrpo.learn.run_estimate import estimate_run
     from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
 
@@ -226,8 +224,6 @@ def prove(app: App, given: Given) -> None:
         library = offered(document) if document else store.library(wanted.versions[0])
         print_figures(estimate_trial(store, plan, library), given)
         return
-    if given.details:
-        raise click.UsageError("--details needs --estimate")
     if document:
         wanted = wanted._replace(versions=(bring_in(store, document, stem),))
     proof = run_trial(app, project, plan, wanted, quiet=given.as_json)

@@ -187,7 +187,11 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
         planned = json.loads(run(*judge, "--estimate", "--json"))
         assert [(one["stage"], one["calls"]) for one in planned["expected"]] == [("judge", 4)]
         assert not endpoint.requests
-        said = run(*judge, "--dry-run")
+        for more, why in ((("--dry-run",), "--estimate"), (("style.toml",), "FILES")):
+            refused = CliRunner().invoke(tfgrpo, ["collect", *judge, *more])
+            assert (refused.exit_code, why in refused.output) == (2, True), refused.output
+        assert not endpoint.requests
+        said = run(*judge)
         assert "rubric:style.toml scored 2 calls" in said
         asked = len(endpoint.requests)
         assert asked == 4
@@ -203,6 +207,12 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
     assert scores == [("me", 0.0), ("judge rubric:style.toml", 1.0)]
     with pytest.raises(TfgrpoError, match="right answer"):
         run("--judge", "math")
+
+
+@pytest.mark.parametrize("option", ["--model", "--base-url", "--api-key-env", "--budget"])
+def test_options_of_the_judge_need_one(store: Store, option: str) -> None:
+    refused = CliRunner().invoke(tfgrpo, ["collect", option, "1.00"])
+    assert (refused.exit_code, f"{option} needs --judge" in refused.output) == (2, True)
 
 
 def test_what_a_judge_cannot_do_is_told(store: Store, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 from conftest import ROOT
 
 from tfgrpo.agents.agent_settings import AgentSettings
@@ -176,3 +177,10 @@ def test_an_evaluation_tells_its_own_default() -> None:
     assert str(EvalSettings.model_fields["temperature"].default) in str(
         options("eval")["temperature"].help
     )
+
+
+@pytest.mark.parametrize("verb", ["train", "prove", "eval", "collect", "improve", "regress"])
+def test_the_details_of_an_estimate_need_one(verb: str) -> None:
+    words = [verb, "--details", *(["v0"] if verb == "prove" else [])]
+    done = CliRunner().invoke(tfgrpo, words)
+    assert (done.exit_code, "--details needs --estimate" in done.output) == (2, True)

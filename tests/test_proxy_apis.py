@@ -214,7 +214,7 @@ def test_an_option_names_one_provider_and_the_file_keeps_its_others(
         (text + 'bedrock_key_env = "A_KEY"\n', {"upstream": "http://n.example"}),
         ('[[providers]]\nurl = "http://o.example"\n', {"key_env": "O_KEY"}),
     ):
-        with pytest.raises(SettingsError, match="another provider|lists the providers"):
+        with pytest.raises(SettingsError, match=r"another provider|lists the providers"):
             named(wrong, **flags)
 
 

@@ -205,6 +205,11 @@ def test_unused_experiences_expire_only_as_a_proposal(store: Store) -> None:
     assert "no experience of prod is known to be unused" in run(*asked), "too few calls to say"
     calls(5, json.dumps([]))
     assert f"[G1] in no prompt since 0s: {BRIEF}" in run(*asked)
+    version = store.tip("prod").name
+    assert f"[G1] in no prompt since 0s: {BRIEF}" in run("--unused", "0s", "--library", version)
+    assert "no experience of v0 is known" in run("--unused", "0s", "--library", "v0")
+    aside = run("--unused", "0s", "--library", version, "--propose", "sales")
+    assert "proposal" not in aside, "sales has nothing of it"
     assert list_proposals(store) == []
     assert "proposal p1 deletes them" in run(*asked, "--propose", "prod")
     (proposal,) = list_proposals(store)
@@ -212,6 +217,19 @@ def test_unused_experiences_expire_only_as_a_proposal(store: Store) -> None:
     assert len(store.library("prod")) == 2
     calls(1, None)
     assert "no experience of prod" in run(*asked), "a prompt with the whole library has them all"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [("heldout.jsonl",), ("--model", "m"), ("--estimate",), ("--budget", "1"), ("--samples", "4")],
+    ids=" ".join,
+)
+def test_what_reads_calls_on_record_takes_no_options_of_a_measurement(
+    store: Store, more: tuple[str, ...]
+) -> None:
+    refused = CliRunner().invoke(tfgrpo, ["regress", "--unused", "28d", *more])
+    named = more[0] if more[0].startswith("-") else "DATA"
+    assert (refused.exit_code, f"{named} has no place" in refused.output) == (2, True)
 
 
 def test_an_empty_library_cannot_regress(store: Store) -> None:

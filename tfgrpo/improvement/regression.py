@@ -463,12 +463,12 @@ CALLS = 50
 
 
 def unused_experiences(
-    store: Store, traffic: Traffic, branch: str, since: int, *, least: int = CALLS
+    store: Store, traffic: Traffic, version: Version, since: int, *, least: int = CALLS
 ) -> list[Experience]:
-    """The experiences of a branch in no prompt since then (microseconds), none newer; nothing where
-    fewer than `least` calls were answered under its libraries."""
-    own = {version.digest.hex()[:16] for version in store.log(branch)}
-    library = store.library(store.tip(branch))
+    """The experiences of a version in no prompt since then (microseconds), none newer; nothing
+    where fewer than `least` calls were answered under the libraries of its history."""
+    own = {one.digest.hex()[:16] for one in store.log(version)}
+    library = store.library(version)
     ids = {e.id for e in library.readable}
     calls, used = 0, set[str]()
     for listed in traffic.calls(CallFilter(since=since), ALL):
