@@ -467,3 +467,24 @@ def test_the_commands_sign_and_verify(cli: Cli, keys: Keys, tmp_path: Path) -> N
     (tmp_path / "gitconfig").write_text(f"[user]\n\tsigningkey = {keys.ann}.pub\n")
     cli("add", "More.", env=config)
     assert f"signed by {ANN}" in cli("log", "-1", "--show-signature").stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("[commit\nsign = true\n", "must be TOML"),
+        ("[commit]\nsing = true\n", "[commit] has sign and key"),
+        ("commit = true\n", "[commit] has sign and key"),
+        ("author = 1\n", "author in tfgrpo.toml is a name"),
+    ],
+)
+def test_settings_that_cannot_be_read_turn_no_signature_off(
+    cli: Cli, tmp_path: Path, settings: str, why: str
+) -> None:
+    cli("init")
+    (tmp_path / "tfgrpo.toml").write_text(settings)
+    nobody = {"TFGRPO_AUTHOR": ""}
+    one_line_error(cli("add", "Count both days.", ok=False, env=nobody), why, code=2)
+    if "commit" in settings:
+        one_line_error(cli("add", "Count both days.", ok=False), why, code=2)
+    assert "v1" not in cli("log", env=nobody).stdout, "to look records nothing"

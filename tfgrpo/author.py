@@ -21,12 +21,14 @@ COMMIT = "commit"
 
 
 def default_author(root: str | None = None) -> str:
-    """$TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (of which nothing else is
-    checked), else git's user.name, else the login name."""
+    """$TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (of which [commit] is checked,
+    and nothing else), else git's user.name, else the login name. Raises SettingsError."""
     if os.environ.get(AUTHOR):
         return os.environ[AUTHOR]
     author = _settings(root or os.getcwd()).get(SETTING)
-    if isinstance(author, str) and author.strip():
+    if author is not None and not isinstance(author, str):
+        raise SettingsError("author in tfgrpo.toml is a name", hint='write author = "ann"')
+    if author and author.strip():
         return author.strip()
     return os.environ.get("GIT_AUTHOR_NAME") or _config(root, "user.name") or _login()
 
@@ -77,14 +79,22 @@ def file_signer(root: str, *, is_tagged: bool) -> Signer | None:
 
 
 def _settings(root: str) -> dict[str, Any]:
+    path = os.path.join(root, "tfgrpo.toml")
     try:
-        with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
+        with open(path, "rb") as file:
             import tomllib  # which takes as long to load as all that a checkout needs
 
             settings = tomllib.load(file)
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    return settings if isinstance(settings.get(COMMIT, {}), dict) else {**settings, COMMIT: {}}
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}", hint="the file must be TOML") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+    commit = settings.get(COMMIT, {})
+    if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:
+        raise SettingsError(f"{path}: [commit] has sign and key, and no more", hint="sign = true")
+    return settings
 
 
 def _config(root: str | None, key: str) -> str:
