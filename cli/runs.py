@@ -12,7 +12,16 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.evaluate import latest_pair
 from tfgrpo.cli.flags import COUNT, JSON, flag, option, path
 from tfgrpo.cli.show_diff import issue_lines
-from tfgrpo.cli.start_context import REVISION, RUN, App, Given, needed, pass_app, pass_given
+from tfgrpo.cli.start_context import (
+    REVISION,
+    RUN,
+    App,
+    Given,
+    needed,
+    pass_app,
+    pass_given,
+    typed_again,
+)
 from tfgrpo.cli.ui import PAGES
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, Seal, listed_runs, run_record
@@ -126,6 +135,8 @@ def _seal_lines(seal: Seal) -> Iterator[str]:
     yield from printing.wrapped(words, first="  sealed ", indent=4)
 
 
+OF_ATTEMPTS = ("step", "sample", "failed", "outcome", "by_problem")
+"""Which attempts are listed, and how: what pairs of problems have none of."""
 LONG = 28
 DEEPEST = 24
 
@@ -172,8 +183,13 @@ def rollouts(app: App, given: Given) -> None:
     if given.evaluated is not None and given.name is not None:
         raise click.UsageError(f"--eval {given.evaluated} is of no run: what is {given.name}?")
     if given.against is not None:
+        for name, value in given.of(*OF_ATTEMPTS).items():
+            if value is not None and value is not False:
+                raise click.UsageError(f"--against pairs problems: not --{name.replace('_', '-')}")
         pair = latest_pair(app, given.against, given.evaluated, given.data)
         pairs = paired_problems(app.store, *pair)
+        if given.problem is not None:
+            pairs = pairs.at(given.problem)
         objects, rows, lines = pairs.rows(), pairs.rows(), _table(pairs.view)
     else:
         attempts = _read(app, given)
@@ -199,10 +215,9 @@ def _read(app: App, given: Given) -> AttemptList:
     else:
         run = _run(app, given.name, "there is no run yet")
         attempts = run_attempts(store, run, project, step=given.step)
-    which = {n: getattr(given, n) for n in ("step", "problem", "sample", "failed", "outcome")}
-    chosen = attempts.of(**which)
+    chosen = attempts.of(**given.of("step", "problem", "sample", "failed", "outcome"))
     if not chosen.attempts:
-        hint = "`tfgrpo rollouts` lists them all"
+        hint = f"`{typed_again(*OF_ATTEMPTS, 'problem')}` lists them all"
         if given.failed and attempts.attempts:
             hint = "without --failed, all of them are listed"
         raise UnknownRevision(f"{attempts.title} has no such rollouts", hint=hint)

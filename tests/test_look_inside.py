@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import problems
+from conftest import problems, run_command
 from scripted import LESSON as SCRIPTED
 from scripted import ScriptedEndpoint, teachable
 
@@ -60,6 +60,13 @@ def run(folder: Path, *words: str) -> str:
         done = CliRunner().invoke(command, ["rollouts", *words])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.output
+
+
+def refused(folder: Path, *words: str) -> tuple[int, str]:
+    """Returns the exit code of a command that is refused, and what it complains of."""
+    done = run_command(["rollouts", *words], folder)
+    assert done.returncode != 0
+    return done.returncode, done.stderr
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -125,6 +132,22 @@ def test_two_libraries_are_paired_by_problem(folder: Path) -> None:
     with Store.open(folder / ".tfgrpo/store.db") as store:
         found = recorded_pairs(store, store.version(0), store.head.version)
         assert "won 2 problems" in str(paired_problems(store, *found[-1]))
+
+
+def test_pairs_are_those_of_a_problem_and_have_no_attempts(folder: Path) -> None:
+    both = ("--eval", "HEAD", "--against", "v0")
+    (pair,) = rows(run(folder, *both, "--problem", "line-2", "--json"))
+    assert (pair["problem"], pair["outcome"]) == ("line-2", "won")
+    for flags in (["--failed"], ["--by-problem"], ["--sample", "0"], ["--outcome", "failed"]):
+        code, output = refused(folder, *both, *flags)
+        assert (code, f"not {flags[0]}" in output) == (2, True)
+    assert refused(folder, *both, "--problem", "line-9")[0] == 1
+
+
+def test_a_hint_lists_all_of_what_was_asked_for(folder: Path) -> None:
+    for words in (["quick"], ["--eval", "v0"]):
+        _, output = refused(folder, *words, "--problem", "line-9", "--sample", "7")
+        assert f"hint: `tfgrpo rollouts {' '.join(words)}` lists them all" in output
 
 
 def test_every_figure_stands_with_a_row_of_its_settings_and_what_would_decide(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -61,6 +61,16 @@ class ProblemPairs(Viewed):
         won = self.count("won")
         noun = "problem" if won == 1 else "problems"
         return f"won {won} {noun}, lost {self.count('lost')}, even on {self.count('even')}"
+
+    def at(self, problem: str) -> ProblemPairs:
+        """One problem alone. Raises TfgrpoError where both have no rewards of it."""
+        pairs = tuple(pair for pair in self.pairs if pair.problem == problem)
+        if not pairs:
+            raise TfgrpoError(
+                f"{self.control} and {self.library} have no scored problem {problem!r} in common",
+                hint="without --problem, all of them are listed",
+            )
+        return replace(self, pairs=pairs)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields a row for each problem, for tables and programs."""
