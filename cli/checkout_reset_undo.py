@@ -59,7 +59,6 @@ def checkout(app: App, given: Given) -> None:
     if given.branch is not None:
         store.create_branch(given.branch, given.revision or "HEAD")
         given.revision = given.branch
-    before = store.head
     head = store.checkout(given.revision)
     library = store.library(head.version)
     line = f"HEAD is at {head.version.name}"
@@ -69,10 +68,11 @@ def checkout(app: App, given: Given) -> None:
     size = printing.plural(len(library), "experience")
     printing.echo(f"{line}, {size}{on_branch}", err=given.output == "-")
     if head.branch is None:
-        back = before.branch or "main"
+        back = undos.branch_to_return_to(store)
+        returns = f"`tfgrpo checkout {back}` returns to the branch, " if back else ""
         printing.echo(
-            f"HEAD is detached: `tfgrpo checkout {back}` returns to the branch, "
-            f"`tfgrpo checkout -b NAME {given.revision}` starts a new one here",
+            f"HEAD is detached: {returns}"
+            f"`tfgrpo checkout -b NAME {head.version.name}` starts a new one here",
             err=given.output == "-",
         )
     if given.output == "-":

@@ -195,7 +195,7 @@ def push(app: App, given: Given) -> None:
     other = _find(app, given.remote)
     chosen = list(store.branches()) if given.all_ else list(given.names)
     if not chosen:
-        hint = "name one: `tfgrpo push origin main`"
+        hint = f"name one: `tfgrpo push {other.called} {{}}`"
         chosen = [app.branch("there is no branch to push", hint)]
     chosen += [tag for tag in store.tags() if tag not in chosen] if given.tags else []
     with locations.peer(other.location, author=app.store.author, ssh=_ssh()) as peer:

@@ -280,7 +280,8 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
             if isinstance(option, click.Option) and error.option_name in option.opts:
                 value = "" if option.is_flag else f" {option.make_metavar(context)}"
                 verb = context.command_path.partition(" ")[2]
-                rest = "" if option.is_eager else f" {verb} …"  # --version is all there is
+                alone = option.is_flag and option.is_eager  # --version is all there is
+                rest = "" if alone else f" {verb} …"
                 hint = f"tfgrpo {error.option_name}{value}{rest}"
                 return f"{error.option_name} goes before the command", hint
     if context.parent is None:

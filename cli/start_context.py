@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from tfgrpo.project import Project
     from tfgrpo.store.store import Store
 
-NEW_BRANCH = "`tfgrpo checkout main` switches to one, `tfgrpo checkout -b NAME HEAD` creates one"
-SWITCH = "switch to one with `tfgrpo switch main`"
+CREATE = "`tfgrpo checkout -b NAME HEAD` creates one"
+NEW_BRANCH = f"`tfgrpo checkout {{}}` switches to one, {CREATE}"
+SWITCH = "switch to one with `tfgrpo switch {}`"
+"""Hints where HEAD is detached, for the name of a branch."""
 LARGEST = 10**9
 """Scores, and what they spread by, are no larger than this."""
 
@@ -102,9 +104,14 @@ class App:
         return self.opened
 
     def branch(self, wanted: str = "a new version needs a branch", hint: str = NEW_BRANCH) -> str:
-        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached."""
+        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached, with
+        a hint for the name of a branch."""
         branch = self.store.head.branch
         if branch is None:
+            from tfgrpo.store.history.name_moves import branch_to_return_to
+
+            there = branch_to_return_to(self.store)
+            hint = CREATE if there is None else hint.format(there)
             raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
         return branch
 

@@ -12,7 +12,7 @@ from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_given
 from tfgrpo.runs.run_issues import issue_counts, report
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.store.history.name_moves import protected
+from tfgrpo.store.history.name_moves import branch_to_return_to, protected
 from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.sandbox import known_strength
@@ -108,8 +108,8 @@ def status(app: App, given: Given) -> None:
     printing.echo_each(
         printing.wrapped(f"sandbox for agents' Python: {sandbox}", first="  ", indent=4)
     )
-    if head.branch is None:
-        printing.echo("  `tfgrpo checkout main` returns to the branch main")
+    if head.branch is None and (back := branch_to_return_to(store)) is not None:
+        printing.echo(f"  `tfgrpo checkout {back}` returns to the branch {back}")
     for run_name, account in accounts.items():
         if issue_counts(account):
             lists = f"`tfgrpo runs {run_name}` lists them"

@@ -202,6 +202,27 @@ def test_an_option_behind_the_command_is_shown_before_it(shop: Cli) -> None:
     one_line_error(refused, "goes before the command", "tfgrpo --store FILE log …", code=2)
 
 
+def test_a_folder_behind_the_command_is_shown_before_it(shop: Cli, tmp_path: Path) -> None:
+    refused = shop("log", "-C", str(tmp_path), ok=False)
+    one_line_error(refused, "goes before the command", "tfgrpo -C DIR log …", code=2)
+
+
+def test_a_detached_head_is_shown_the_way_to_a_branch_that_is_there(shop: Cli) -> None:
+    shop("add", "Helmets are free.")
+    shop("branch", "-m", "trunk")
+    left = shop("checkout", "HEAD~1").stdout
+    version = json.loads(shop("status", "--json").stdout)["head"]
+    begun = re.search(r"`tfgrpo (checkout -b NAME \S+)`", left)
+    assert begun is not None
+    back = "`tfgrpo checkout trunk`"
+    assert back in left
+    assert back in shop("status").stdout
+    one_line_error(shop("add", "More.", ok=False), back)
+    one_line_error(shop("reset", "v0", ok=False), "`tfgrpo switch trunk`")
+    shop(*begun[1].split())
+    assert json.loads(shop("status", "--json").stdout)["head"] == version
+
+
 def test_what_is_said_to_be_meant_is_there() -> None:
     names = {path.split()[-1] for path, _ in commands()}
     for meant in (name for several in MEANT.values() for name in several):

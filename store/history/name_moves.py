@@ -313,6 +313,15 @@ def previous_branch(store: Store) -> str:
     raise UnknownRevision("HEAD was on no other branch", hint="`tfgrpo branch` lists the branches")
 
 
+def branch_to_return_to(store: Store) -> str | None:
+    """The branch that HEAD was on last, or any where that is gone; None where there is none."""
+    try:
+        return previous_branch(store)
+    except UnknownRevision:
+        branches = list(store.branches())
+        return "main" if "main" in branches else next(iter(branches), None)
+
+
 def batches(store: Store) -> Iterator[list[RefMove]]:
     """The operations on names, newest first, each as its moves in order."""
     for _, moves in groupby(store.port.names.ref_log(None), key=lambda move: move.batch):

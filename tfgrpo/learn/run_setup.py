@@ -28,7 +28,7 @@ from tfgrpo.settings import PAPER, TrainSettings, build, named
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.history.allowed_names import check_name
-from tfgrpo.store.history.name_moves import check_branch
+from tfgrpo.store.history.name_moves import branch_to_return_to, check_branch
 from tfgrpo.store.store import Store
 from tfgrpo.trust.trusted_folders import remember_own
 
@@ -104,9 +104,10 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             hint="use `tfgrpo train DATA`, or set data in [train] of tfgrpo.toml",
         )
     if settings.branch == "main" and store.head.branch is None and "branch" not in given:
+        back = branch_to_return_to(store)
+        switch = f"switch to one with `tfgrpo checkout {back}`, or " if back else ""
         raise InvalidOperation(
-            "HEAD is detached: training needs a branch",
-            hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
+            "HEAD is detached: training needs a branch", hint=f"{switch}use --branch NAME"
         )
     require_search(domain, settings)
     if domain.group is not None and settings.policy != PAPER:
