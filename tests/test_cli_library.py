@@ -96,6 +96,19 @@ def test_every_change_by_hand_refreshes_what_inference_reads(shop: Cli, tmp_path
     assert list(written.values()) == ["Count both the first and the last day of a hire."]
 
 
+def test_every_format_beside_the_store_is_written_anew(shop: Cli, tmp_path: Path) -> None:
+    shop("checkout", "main", "--format", "md")
+    shop("checkout", "main", "--format", "prompt")
+    shop("add", "Helmets are free.")
+    folder = tmp_path / ".tfgrpo"
+    for name in ("experiences.json", "experiences.md", "experiences.txt"):
+        assert "Helmets are free." in (folder / name).read_text(), name
+    (folder / "experiences.md").unlink()
+    shop("undo")
+    assert "Helmets" not in (folder / "experiences.txt").read_text()
+    assert not (folder / "experiences.md").exists()
+
+
 def test_adding_a_text_that_is_there_is_a_confirmation(shop: Cli) -> None:
     shop("add", EUROS)
     assert json.loads(shop("log", "-n", "1", "--json").stdout)[0]["counts"]["KEEP"] == 1

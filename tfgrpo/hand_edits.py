@@ -21,18 +21,23 @@ ENDINGS = {"json": "json", "md": "md", "prompt": "txt"}
 
 
 def write_library(store: Store, format_: str = "json", output: str | None = None) -> str:
-    """Writes the library at HEAD for inference, by default beside the store; returns where. Raises
-    StoreError, which says that the store itself has what it should."""
+    """Writes the library at HEAD for inference, by default beside the store, where those that lie
+    there in other formats are written anew too; returns where. Raises StoreError, which says that
+    the store itself has what it should."""
     from tfgrpo import interchange
 
-    name = f"{SNAPSHOT}.{ENDINGS[format_]}"
-    path = output or os.path.join(os.path.dirname(store.file), name)
+    folder = os.path.dirname(store.file)
+    beside = {kind: os.path.join(folder, f"{SNAPSHOT}.{end}") for kind, end in ENDINGS.items()}
+    wanted = {format_: output or beside[format_]}
+    if output is None:
+        wanted |= {kind: path for kind, path in beside.items() if os.path.exists(path)}
     written = None
     try:
         if output is None:  # beside a database there may be no folder yet
-            os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+            os.makedirs(folder or ".", mode=0o700, exist_ok=True)
         while written != (at := store.head.version):  # another process may move it meanwhile
-            interchange.save(store, path, at, format_)
+            for kind, path in wanted.items():
+                interchange.save(store, path, at, kind)
             written = at
     except OSError as error:
         advice = "free some space" if error.errno in NO_ROOM else "check the permissions"
@@ -40,7 +45,7 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
             f"{at.name} is recorded, and {path} could not be written: {error.strerror}",
             hint=f"do not repeat it; {advice}, then `tfgrpo checkout HEAD` writes the file",
         ) from error
-    return path
+    return wanted[format_]
 
 
 def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:
