@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from tfgrpo.cli import printing
@@ -58,7 +60,8 @@ def branch(app: App, given: Given) -> None:
       tfgrpo branch --back prod v1 --why "incident 214"
     """
     if given.current:
-        printing.echo(app.store.head.branch or "")
+        current = app.store.head.branch
+        printing.answer(app, {"head": current}, [current or ""], given.as_json)
         return
     if given.delete_forced:
         given.delete_ = given.force = True
@@ -123,38 +126,53 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
         if old is None:
             raise click.UsageError(f"--rename needs two names: the {kind}'s, and {new}")
         name_moves.rename(store, kind, old, new)
-        printing.echo(f"renamed {kind} {old} to {new}")
+        _tell(given, f"renamed {kind} {old} to {new}", {kind: new, "was": old})
     elif given.protect is not None:
         new_ = name_moves.protect(store, kind, given.protect)
-        printing.echo(f"{kind} {given.protect} is {'now' if new_ else 'already'} protected")
+        line = f"{kind} {given.protect} is {'now' if new_ else 'already'} protected"
+        _tell(given, line, {kind: given.protect, "protected": True, "changed": new_})
     elif given.unprotect is not None:
         was = name_moves.unprotect(store, kind, given.unprotect)
-        printing.echo(f"{kind} {given.unprotect} is {'no longer' if was else 'not'} protected")
+        line = f"{kind} {given.unprotect} is {'no longer' if was else 'not'} protected"
+        _tell(given, line, {kind: given.unprotect, "protected": False, "changed": was})
     elif given.verify is not None:
         _verify(app, given.verify, given.as_json)
     elif name is None:
         _list(app, kind, given)
     elif given.delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
-        printing.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
+        line = f"deleted {kind} {name} (was {version.name}); the version is kept"
+        _tell(given, line, {kind: name, "version": None, "was": version.name})
     elif given.sign:
         from tfgrpo.author import signing_key
         from tfgrpo.store import signing
 
         sign = signing.signer(signing_key(str(app.root)))
         version = signing.sign_tag(store, name, at, sign, message, force=force)
-        printing.echo(f"tagged {version.name} as {name}, signed")
+        fields = {kind: name, "version": version.name, "signed": True}
+        _tell(given, f"tagged {version.name} as {name}, signed", fields)
     elif kind == "tag":
         version = store.create_tag(name, at, force=force, why=message)
-        printing.echo(f"tagged {version.name} as {name}")
+        line = f"tagged {version.name} as {name}"
+        _tell(given, line, {kind: name, "version": version.name, "signed": False})
     elif force and store.has_branch(name):
         was_at = store.tip(name)
         version = store.move_branch(name, at)
-        printing.echo(f"moved branch {name} from {was_at.name} to {version.name}")
         app.has_moved(name)
+        line = f"moved branch {name} from {was_at.name} to {version.name}"
+        _tell(given, line, {kind: name, "version": version.name, "was": was_at.name})
     else:
         at = store.create_branch(name, at).name
-        printing.echo(f"created branch {name} at {at}; `tfgrpo switch {name}` switches to it")
+        line = f"created branch {name} at {at}; `tfgrpo switch {name}` switches to it"
+        _tell(given, line, {kind: name, "version": at, "was": None})
+
+
+def _tell(given: Given, line: str, fields: Mapping[str, object]) -> None:
+    """Prints what was done, for people or as JSON."""
+    if given.as_json:
+        printing.emit_json(fields)
+    else:
+        printing.echo(line)
 
 
 def _verify(app: App, name: str, as_json: bool) -> None:
@@ -175,9 +193,11 @@ def _go_back(app: App, given: Given) -> None:
 
     done = rollback(app.store, given.name, why=given.why, to=given.revision)
     app.has_moved(given.name)
-    printing.echo(f"{given.name} is at {done.after.name} again (was {done.before.name})")
+    line = f"{given.name} is at {done.after.name} again (was {done.before.name})"
     if done.experiment is not None:
-        printing.echo(f"experiment {done.experiment} was stopped")
+        line += f"\nexperiment {done.experiment} was stopped"
+    fields = {"branch": given.name, "version": done.after.name, "was": done.before.name}
+    _tell(given, line, fields | {"experiment": done.experiment})
 
 
 def _list(app: App, kind: NameKind, given: Given) -> None:

@@ -16,6 +16,7 @@ from tfgrpo.cli.flags import FORCE, JSON, flag, option
 from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
+from tfgrpo.store.store import Store
 from tfgrpo.store.text_occurrences import Occurrence
 
 TO_DO = "see docs/redaction.md for what to do"
@@ -125,12 +126,7 @@ def redact(app: App, given: Given) -> None:
     app.unchecked = given.finish
     store = app.store
     if given.finish:
-        complete, holding = redaction.finish_everywhere(store)
-        _finished(complete)
-        printing.echo_each(map(_still, holding))
-        if holding:
-            raise TfgrpoError("the text is still in the files listed above", hint=TO_DO)
-        printing.echo("rewrote the file: nothing that was removed is left in it")
+        _finish(store, as_json=given.as_json)
         return
     if given.experience is None and given.wanted is None:
         raise click.UsageError("give an EXPERIENCE or a --text")
@@ -179,6 +175,19 @@ def _agreed() -> bool:
     except click.Abort:  # nobody is there to answer: that is no
         printing.echo(err=True)
         return False
+
+
+def _finish(store: Store, *, as_json: bool) -> None:
+    complete, holding = redaction.finish_everywhere(store)
+    if as_json:
+        printing.emit_json({"finished": complete, "files_left": [str(path) for path in holding]})
+    _finished(complete)
+    if not as_json:
+        printing.echo_each(map(_still, holding))
+    if holding:
+        raise TfgrpoError("the text is still in the files listed above", hint=TO_DO)
+    if not as_json:
+        printing.echo("rewrote the file: nothing that was removed is left in it")
 
 
 def _finished(finished: bool) -> None:

@@ -292,9 +292,15 @@ def _of(given: dict[str, Any]) -> key_ledger.KeyLimits:
 def _object(one: key_ledger.VirtualKey, spent: key_ledger.Spent) -> dict[str, Any]:
     limits = one.limits._asdict()
     limits["budget"] = one.limits.budget and one.limits.budget._asdict()
-    fields = one._asdict() | {"limits": limits, "spent": key_ledger.spent_by(one, spent)}
+    limits["expires"] = _iso(one.limits.expires)
+    times = {"created": printing.iso(one.created), "revoked": _iso(one.revoked)}
+    fields = one._asdict() | times | {"limits": limits, "spent": key_ledger.spent_by(one, spent)}
     del fields["digest"]
     return fields
+
+
+def _iso(microseconds: int | None) -> str | None:
+    return None if microseconds is None else printing.iso(microseconds)
 
 
 def _lines(listed: list[key_ledger.VirtualKey], spent: key_ledger.Spent) -> Iterator[str]:

@@ -55,7 +55,7 @@ def runs(app: App, given: Given) -> None:
     """
     store = app.store
     if len(given.names) > 1:
-        _remove(store, given.names, given.reason)
+        _remove(store, given)
     elif given.names:
         record = run_record(store, store.runs.get(given.names[0]))
         printing.answer(app, record.object, _lines(store, record), given.as_json)
@@ -74,17 +74,20 @@ def runs(app: App, given: Given) -> None:
         )
 
 
-def _remove(store: Store, names: tuple[str, ...], reason: str | None) -> None:
+def _remove(store: Store, given: Given) -> None:
     """Hides runs: all that are named, or none. Raises InvalidOperation."""
     from tfgrpo.learn.run_setup import remove_run
 
-    verb, *others = names
+    verb, *others = given.names
     if verb != "rm":
         raise click.UsageError("one run is shown at a time; `tfgrpo runs rm RUN …` hides some")
     listed = [store.runs.get(name) for name in others]
     with store.port.transaction():
         for run in listed:
-            remove_run(store, run, reason)
+            remove_run(store, run, given.reason)
+    if given.as_json:
+        printing.emit_json({"removed": [run.name for run in listed]})
+        return
     for run in listed:
         printing.echo(f"removed run {run.name}; `tfgrpo train --resume {run.name}` brings it back")
 

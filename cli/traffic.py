@@ -207,14 +207,16 @@ def _call(call: CallRecord, cost: Cost) -> dict[str, Any]:
     del fields["caller"]
     for name in ("experiences", "tags"):
         fields[name] = fields[name] and json.loads(fields[name])
-    return fields | {"dollars": cost(call)}
+    return fields | {"time": printing.iso(call.time), "dollars": cost(call)}
 
 
 def _whole(log: Traffic, call: CallRecord, cost: Cost) -> dict[str, Any]:
     content = log.content(call.id)
     return _call(call, cost) | {
         "content": None if content is None else content._asdict(),
-        "feedback": [one._asdict() for one in log.feedback(call.id)],
+        "feedback": [
+            one._asdict() | {"time": printing.iso(one.time)} for one in log.feedback(call.id)
+        ],
     }
 
 

@@ -84,6 +84,8 @@ def test_an_unfinished_run_is_hidden_on_record_and_comes_back(cli: Cli, tmp_path
     assert len(json.loads(cli("runs", "--json").stdout)) == 2
     said = cli("runs", "rm", "lost", "-r", "a mistyped model").stdout
     assert said == "removed run lost; `tfgrpo train --resume lost` brings it back\n"
+    again = json.loads(cli("runs", "rm", "lost", "--json").stdout)
+    assert again == {"removed": ["lost"]}
     assert [run["name"] for run in json.loads(cli("runs", "--json").stdout)] == ["done"]
     assert "lost" not in cli("status").stdout
     removed = json.loads(cli("runs", "--all", "--json").stdout)[0]["states"][-1]

@@ -79,5 +79,37 @@ def test_pass_at_k_stands_in_the_order_of_k(trained: Cli) -> None:
     assert header.split()[2:] == ["pass@2", "pass@4", "pass@8", "pass@16", "maj@16"]
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("branch --show-current", {"head": "main"}),
+        ("branch web", {"branch": "web", "version": "v1", "was": None}),
+        ("branch old v0 -f", {"branch": "old", "version": "v0", "was": "v1"}),
+        ("branch -m old older", {"branch": "older", "was": "old"}),
+        ("branch -d old", {"branch": "old", "version": None, "was": "v1"}),
+        ("branch --protect old", {"branch": "old", "protected": True, "changed": True}),
+        ("branch --unprotect old", {"branch": "old", "protected": False, "changed": False}),
+        ("tag tt", {"tag": "tt", "version": "v1", "signed": False}),
+        ("tag -d here", {"tag": "here", "version": None, "was": "v1"}),
+        ("tag --protect here", {"tag": "here", "protected": True, "changed": True}),
+        ("redact --finish", {"finished": True, "files_left": []}),
+    ],
+)
+def test_what_moves_a_name_answers_as_json(cli: Cli, line: str, wanted: object) -> None:
+    cli("init")
+    cli("add", "Count both days.")
+    cli("branch", "old")
+    cli("tag", "here")
+    assert json.loads(cli(*line.split(), "--json").stdout) == wanted
+
+
+def test_a_branch_that_goes_back_answers_as_json(cli: Cli) -> None:
+    cli("init")
+    cli("add", "Count both days.")
+    done = cli("branch", "--back", "main", "v0", "--why", "an incident", "--json").stdout
+    wanted = {"branch": "main", "version": "v0", "was": "v1", "experiment": None}
+    assert json.loads(done) == wanted
+
+
 def test_a_bound_that_is_not_known_is_null() -> None:
     assert interval_object(0.5, float("-inf"), None) == {"mean": 0.5, "low": None, "high": None}

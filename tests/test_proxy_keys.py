@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +301,11 @@ def test_keys_are_made_under_a_name_each_and_refused_where_they_make_no_sense(
             run(store, "key", *arguments)
     with pytest.raises(InvalidOperation, match="is no budget"):
         new(store, "x", "--budget", "much")
-    assert len(json.loads(run(store, "key", "list", "--all", "--json"))) == 2
+    listed = json.loads(run(store, "key", "list", "--all", "--json"))
+    assert len(listed) == 2
+    times = [t for one in listed for t in (one["created"], one["revoked"], one["limits"]["expires"])]
+    assert {datetime.fromisoformat(time).utcoffset() for time in times if time} == {timedelta(0)}
+    assert [one["revoked"] is None for one in listed] == [False, True]
     assert first not in run(store, "key", "list", "--all")
     file = tmp_path / "proxy.toml"
     monkeypatch.setattr("tfgrpo.trust.trusted_folders.require", lambda *_: None)

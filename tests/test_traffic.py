@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,9 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
     assert [one["score"] for one in found] == [1.0, 0.25, 0.0]
     assert found[1]["correct"] == "40 euros"
     assert found[0]["author"].startswith("caller ")
+    whole, (listed, *_) = (json.loads(run(store, "traffic", *of, "--json")) for of in ([mine], []))
+    for time in (whole["time"], listed["time"], *(one["time"] for one in found)):
+        assert datetime.fromisoformat(time).utcoffset() == timedelta(0)
     with pytest.raises(TfgrpoError, match="no call"):
         run(store, "feedback", "call-zz", "--score", "1")
 
