@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,7 +281,8 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
 
 
 def _import_settings(app: App, given: Given) -> None:
-    translation, target = translated(given.folder), Path("tfgrpo.toml")
+    translation = translated(given.folder)
+    target = Path(os.path.relpath(app.root_or_here / "tfgrpo.toml"))
     if given.as_json:
         fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}
         printing.emit_json(fields)
@@ -289,7 +291,7 @@ def _import_settings(app: App, given: Given) -> None:
     toml, mode = translation.toml.encode(), atomic_write.SHARED
     if not given.dry_run and not atomic_write.create(target, toml, mode=mode):
         raise InvalidOperation(
-            f"there is already a {target} here",
+            f"there is already a {target}",
             hint="--dry-run prints the settings; move the file away to have them written",
         )
     if given.as_json or given.dry_run:

@@ -88,6 +88,18 @@ class App:
         """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
         return address.project_root(self.path)
 
+    @property
+    def root_or_here(self) -> Path:
+        """The folder the store belongs to, and this one where there is none."""
+        from pathlib import Path
+
+        from tfgrpo.store.errors import StoreError
+
+        try:
+            return self.root
+        except StoreError:
+            return Path.cwd()
+
     def author(self) -> str:
         """Who signs what is recorded; asked for only by what records something."""
         return default_author(address.project_folder(self.file))
@@ -141,18 +153,11 @@ class App:
     def project(self, config: Path | None = None) -> Project:
         """The project of the store, or of this folder where there is none; on a terminal it is
         asked for trust."""
-        from pathlib import Path
-
         from tfgrpo.cli import trust
         from tfgrpo.project import open_project
-        from tfgrpo.store.errors import StoreError
 
         trust.ask_on_a_terminal()
-        try:
-            root = self.root
-        except StoreError:
-            root = Path.cwd()
-        return open_project(root, config)
+        return open_project(self.root_or_here, config)
 
     def write_library(self, format_: str = "json", output: str | None = None) -> str:
         """Writes the library at HEAD for inference; returns where."""

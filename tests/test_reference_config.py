@@ -207,6 +207,17 @@ def test_the_command_writes_settings_and_never_over_others(
     one_line_error(again, "there is already a tfgrpo.toml", "--dry-run")
 
 
+def test_the_settings_are_written_where_the_store_is(
+    cli: Cli, tmp_path: Path, configs: Path
+) -> None:
+    (tmp_path / "deep").mkdir()
+    cli("init")
+    said = cli("-C", "deep", "import", "reference-config", str(configs.absolute())).stdout
+    assert "wrote ../tfgrpo.toml" in said
+    assert (tmp_path / "tfgrpo.toml").exists()
+    assert not (tmp_path / "deep/tfgrpo.toml").exists()
+
+
 def test_no_key_is_copied_wherever_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(
