@@ -156,7 +156,7 @@ def pull(app: App, given: Given) -> None:
     printing.echo_each(_moved(done.fetched))
     if done.after.number == done.before.number:
         printing.echo(f"already up to date: {into} contains {other.called} {theirs}")
-    elif done.after.merged is None or done.after.parent != done.before.number:
+    elif done.after.number == done.theirs.number:
         printing.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
         app.write_library()
     else:

@@ -173,6 +173,15 @@ def test_bundles_carry_versions(at: In, tmp_path: Path, cli: Cli) -> None:
     one_line_error(at("team", "push", "all.bundle", ok=False), "bundle create")
 
 
+def test_a_merge_that_was_made_elsewhere_is_fast_forwarded_to(at: In, tmp_path: Path) -> None:
+    clone(at, tmp_path)
+    at("team", "switch", "-c", "web", "v0")
+    at("team", "add", "From the web.")
+    at("team", "switch", "main")
+    at("team", "merge", "web")
+    assert "fast-forwarded main from v1 to v3" in at("copy", "pull").stdout
+
+
 def test_push_moves_all_branches_forces_and_deletes(at: In, tmp_path: Path) -> None:
     clone(at, tmp_path)
     at("copy", "branch", "web", "v0")

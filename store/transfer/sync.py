@@ -51,11 +51,12 @@ class Transferred(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """What a pull did: the fetch, and where the branch stood and stands."""
+    """What a pull did: the fetch, where the branch stood and stands, and where the other one is."""
 
     fetched: Transferred
     before: Version
     after: Version
+    theirs: Version
 
 
 class PullDetails(TypedDict):
@@ -111,7 +112,7 @@ def pull(
             hint="what was fetched is kept, and nothing was merged; pull with --ours or --theirs, "
             f"or resolve each with `tfgrpo merge {apart} --edit`",
         )
-    return Pulled(fetched, before, after)
+    return Pulled(fetched, before, after, theirs)
 
 
 def push(
