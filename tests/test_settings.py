@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tfgrpo.project import open_project
 from tfgrpo.settings import EvalSettings, TrainSettings, build, read_toml
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
@@ -146,6 +147,14 @@ def test_a_settings_file_has_its_four_tables(tmp_path: Path) -> None:
         "eval": {},
         "prices": {},
     }
+
+
+def test_a_setting_is_written_with_dashes_too_and_a_models_name_stays(tmp_path: Path) -> None:
+    text = '[model]\nbase-url = "http://127.0.0.1:9/v1"\n[prices]\ngpt-4o = [1, 2]\n'
+    (tmp_path / "tfgrpo.toml").write_text(text)
+    project = open_project(tmp_path)
+    assert project.table("model") == {"base_url": "http://127.0.0.1:9/v1"}
+    assert project.table("prices") == {"gpt-4o": [1, 2]}
 
 
 @pytest.mark.parametrize("content", [b"[trian]\n", b"epochs = 3\n", b"[train\n", b"\xff\xfe"])

@@ -93,8 +93,12 @@ class Project:
         return bool(of_run(name, config, self.root, domains.names(), unused).needed)
 
     def table(self, name: str) -> dict[str, Any]:
-        """A copy of a table of the settings file; an empty one where there is none."""
-        return dict(self.tables.get(name, {}))
+        """A copy of a table of the settings file, with _ for - in the names of settings; an empty
+        one where there is none."""
+        table = self.tables.get(name, {})
+        if name == "prices":  # the names are those of models
+            return dict(table)
+        return {key.replace("-", "_"): value for key, value in table.items()}
 
     def prices(self, models: ModelSettings) -> ModelPrices:
         """Models' prices, the dearest endpoint's. Raises PriceInvalid and EndpointsInvalid."""
