@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tfgrpo.data.column_roles import answer_texts, guess_columns
 from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.domains.choice import DOMAIN
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
+from tfgrpo.store.history.allowed_names import check_name
 
 
 def planned(folder: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
@@ -209,3 +211,15 @@ def test_a_label_is_one_line(tmp_path: Path) -> None:
     for problem in domain.problems(f"{tmp_path}/data/train.jsonl"):
         assert domain.check is not None
         assert domain.check(problem) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "run"),
+    [("v1.jsonl", "run-v1"), ("HEAD.jsonl", "run-HEAD"), ("my data.jsonl", "my-data")],
+)
+def test_a_run_is_called_what_training_takes(tmp_path: Path, file: str, run: str) -> None:
+    (tmp_path / file).write_text("".join(json.dumps(row) + "\n" for row in labelled(3, 20)))
+    plan = plan_files(tmp_path / file, read_table(tmp_path / file), OwnData())
+    settings = tomllib.loads(plan.files["tfgrpo.toml"])
+    assert settings["train"]["run"] == run
+    check_name("run", run)

@@ -36,6 +36,7 @@ from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.history.allowed_names import name_after
 from tfgrpo.wording import plural
 
 SHARES = {"sealed": 0.3, "gate": 0.2}
@@ -367,7 +368,7 @@ def _settings(
         tokens = 16_384
     train = "data/train.jsonl" if used == len(split["train"]) else f"data/train.jsonl:{used}"
     rows: list[tuple[str, object, str]] = [
-        ("run", path.stem, "what runs are called"),
+        ("run", name_after(path.stem), "what runs are called"),
         ("domain", *DOMAINS[kind]),
         ("data", train, f"{len(split['train'])} problems to learn from; :N takes the first N"),
     ]

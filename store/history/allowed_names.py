@@ -13,10 +13,19 @@ NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
 
 def check_name(kind: str, name: str) -> None:
     """Raises InvalidName for a branch or tag name that could be read as another revision."""
-    reserved = name in ("HEAD", "@") or re.match(NUMBER, name) or re.match(STEP, name)
-    if reserved or ".." in name or "//" in name or not re.match(NAME, name):
+    if _is_reserved(name) or ".." in name or "//" in name or not re.match(NAME, name):
         raise InvalidName(
             f"{name!r} cannot be the name of a {kind}",
             hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
             "already mean versions",
         )
+
+
+def name_after(text: str, otherwise: str = "run") -> str:
+    """The name that a run may have which is nearest to a text, such as the name of a file."""
+    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", text).strip("+-") or otherwise
+    return f"run-{name}" if _is_reserved(name) else name
+
+
+def _is_reserved(name: str) -> bool:
+    return name in ("HEAD", "@") or bool(re.match(NUMBER, name) or re.match(STEP, name))

@@ -25,7 +25,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical, new_id
 from tfgrpo.store.errors import InvalidName
-from tfgrpo.store.history.allowed_names import check_name
+from tfgrpo.store.history.allowed_names import check_name, name_after
 from tfgrpo.store.store import Store
 
 FILE = "rollout.jsonl"
@@ -67,7 +67,7 @@ def import_attempts(store: Store, root: Path, path: Path, name: str | None = Non
         raise DatasetError(f"{path} has no attempts in it", hint=HINT)
     folder = path.resolve() if path.is_dir() else path.resolve().parent
     default = folder.parent.name if STEP.match(folder.name) else folder.name
-    run_name = name or re.sub(r"[^A-Za-z0-9_+-]+", "-", default).strip("-") or MODEL
+    run_name = name or name_after(default, MODEL)
     check_name("run", run_name)
     dataset = root / f"{run_name}-problems.jsonl"
     if store.runs.find(run_name) is not None or dataset.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from tfgrpo.runs.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.settings import PAPER, TrainSettings, build, named
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import InvalidOperation, SettingsError
-from tfgrpo.store.history.allowed_names import check_name
+from tfgrpo.store.history.allowed_names import check_name, name_after
 from tfgrpo.store.history.name_moves import branch_to_return_to, check_branch
 from tfgrpo.store.store import Store
 from tfgrpo.trust.trusted_folders import remember_own
@@ -288,7 +287,7 @@ def run_budget(
 
 
 def _free_name(store: Store, stem: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
+    stem = name_after(stem)
     taken = {run.name for run in store.runs.all()}
     taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
     numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
