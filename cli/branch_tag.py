@@ -99,11 +99,13 @@ OWN = dict.fromkeys(("message", "back", "why", "all_", "sign", "verify"))
 def _work(app: App, kind: NameKind, given: Given) -> None:
     given = Given(**OWN | vars(given))
     name, revision, message, force = given.name, given.revision, given.message or "", given.force
-    if given.list_ or given.all_:
-        _list(app, kind, given)
-        return
     others = [one is not None for one in (given.protect, given.unprotect, given.verify)]
     one_of = (given.rename, bool(given.back), given.delete_, *others)
+    if given.list_ or given.all_:
+        if any((*one_of, given.sign, given.message, given.why, revision)):
+            raise click.UsageError("--list and --all list names, and do nothing else")
+        _list(app, kind, given)
+        return
     if sum(one_of) > 1 or (any(others) and name is not None):
         raise click.UsageError("give only one of NAME, --rename, --back, --protect and --unprotect")
     for one in ("delete_", "rename", "back", "message", "sign"):

@@ -106,9 +106,7 @@ def accept(app: App, given: Given) -> None:
     from tfgrpo.improvement.proposals import accept as accept_proposal
     from tfgrpo.improvement.proposals import get_proposal
 
-    if given.labels and not given.only:
-        raise click.UsageError("labels go with --only, as in --only G3 G5")
-    chosen = [*given.only, *given.labels] if given.only else None
+    chosen = _only(given)
     edits: dict[str, str] = {}
     before = _words(get_proposal(app.store, given.id), chosen)
     words: AbstractContextManager[str | None] = nullcontext()
@@ -133,10 +131,18 @@ def accept(app: App, given: Given) -> None:
     app.has_moved(done.target)
 
 
+def _only(given: Given) -> list[str] | None:
+    """The labels of the changes that are chosen; None for all that are open."""
+    if given.labels and not given.only:
+        raise click.UsageError("labels go with --only, as in --only G3 G5")
+    return [*given.only, *given.labels] if given.only else None
+
+
 @proposal.command()
 @click.argument("id")
 @option("--why", "Why; the controller of later trainings is told.", required=True)
 @many("--only LABEL", "Turn only this change down; the others are left open; repeatable.")
+@click.argument("labels", nargs=-1)
 @JSON
 @FORCE
 @pass_given
@@ -152,11 +158,12 @@ def reject(app: App, given: Given) -> None:
     """
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
-    done = reject_proposal(app.store, given.id, why=given.why, only=given.only or None)
+    chosen = _only(given)
+    done = reject_proposal(app.store, given.id, why=given.why, only=chosen)
     if given.as_json:
         printing.emit_json(as_object(done))
         return
-    what = f"{printing.plural(len(given.only), 'change')} of proposal" if given.only else "proposal"
+    what = f"{printing.plural(len(chosen), 'change')} of proposal" if chosen else "proposal"
     printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{_left(done)}")
 
 

@@ -51,6 +51,17 @@ def test_branches_are_listed_whole_and_the_current_one_alone(shop: Verb, tmp_pat
     assert shop("remote", "-v").out == shop("remote", "list").out == shop("remote").out
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["branch -d web -a", "branch -l web -m other", "branch -a web v0", "tag -l t1 --protect t1"],
+)
+def test_a_list_does_nothing_else(shop: Verb, line: str) -> None:
+    shop("branch", "web")
+    shop("tag", "t1")
+    done = shop(*line.split())
+    assert (done.code, "do nothing else" in done.err) == (2, True)
+
+
 def test_a_protected_branch_goes_with_a_capital_d(shop: Verb) -> None:
     shop("branch", "web")
     shop("branch", "--protect", "web")

@@ -134,6 +134,15 @@ def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None
     assert texts(store, "prod") == ["Count both days.", "Shout."]
 
 
+def test_several_changes_are_turned_down_at_once(store: Store) -> None:
+    id = proposed(store)
+    said = run("proposal", "reject", id, "--only", "G0", "G1", "--why", "not now")
+    assert "turned down 2 changes" in said
+    assert len(get_proposal(store, id).changes) == 4
+    bare = CliRunner().invoke(tfgrpo, ["proposal", "reject", id, "G2", "--why", "no"])
+    assert (bare.exit_code, "labels go with --only" in bare.output) == (2, True)
+
+
 def test_a_part_can_be_accepted_and_the_rest_turned_down_for_its_own_reason_or_left_open(
     store: Store,
 ) -> None:
@@ -191,7 +200,8 @@ def test_words_that_cannot_be_taken_are_kept(store: Store, tmp_path: Path) -> No
     arguments = ["proposal", "accept", id, "--edit", "--why", "clearer"]
     done = CliRunner().invoke(tfgrpo, arguments, env={"VISUAL": r"sed -i '$s/.*/&!\nBe kind./'"})
     assert isinstance(done.exception, TfgrpoError)
-    kept = re.search(r"`tfgrpo (proposal accept \S+ --file (\S+))`", str(done.exception.hint))
+    hint = str(done.exception.hint)
+    kept = re.search(r"`tfgrpo (proposal accept \S+ --why clearer --file (\S+))`", hint)
     assert kept is not None, done.exception
     file = Path(kept[2])
     file.write_text(file.read_text().replace("Be kind.\n", ""))

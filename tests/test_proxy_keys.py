@@ -303,7 +303,9 @@ def test_keys_are_made_under_a_name_each_and_refused_where_they_make_no_sense(
         new(store, "x", "--budget", "much")
     listed = json.loads(run(store, "key", "list", "--all", "--json"))
     assert len(listed) == 2
-    times = [t for one in listed for t in (one["created"], one["revoked"], one["limits"]["expires"])]
+    times = [
+        t for one in listed for t in (one["created"], one["revoked"], one["limits"]["expires"])
+    ]
     assert {datetime.fromisoformat(time).utcoffset() for time in times if time} == {timedelta(0)}
     assert [one["revoked"] is None for one in listed] == [False, True]
     assert first not in run(store, "key", "list", "--all")

@@ -270,8 +270,8 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
     assert found[1]["correct"] == "40 euros"
     assert found[0]["author"].startswith("caller ")
     whole, (listed, *_) = (json.loads(run(store, "traffic", *of, "--json")) for of in ([mine], []))
-    for time in (whole["time"], listed["time"], *(one["time"] for one in found)):
-        assert datetime.fromisoformat(time).utcoffset() == timedelta(0)
+    for moment in (whole["time"], listed["time"], *(one["time"] for one in found)):
+        assert datetime.fromisoformat(moment).utcoffset() == timedelta(0)
     with pytest.raises(TfgrpoError, match="no call"):
         run(store, "feedback", "call-zz", "--score", "1")
 
