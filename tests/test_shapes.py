@@ -158,3 +158,58 @@ def test_a_field_that_is_named_is_asked_alone(tmp_path: Path) -> None:
     row = {"question": "Which?", "choices": ["red", "blue"], "answer": "1"}
     (one,) = load(write(tmp_path / "data.jsonl", [row]), {"problem": "question"})
     assert (one.problem, one.answer) == ("Which?", "1")
+
+
+BLANKS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "letters": ({"A": "x", "B": "", "C": "y", "D": "z", "answer": "C"}, "C", "y"),
+    "indices": ({"A": "x", "B": None, "C": "y", "D": "z", "answer": 3}, "D", "z"),
+    "columns from 1": (
+        {"option1": "x", "option2": "", "option3": "w", "option4": "z", "answer": 3},
+        "C",
+        "w",
+    ),
+    "columns from 0": ({"ending0": " ", "ending1": "v", "ending2": "w", "label": 2}, "C", "w"),
+    "a column's name": (
+        {"option_a": "x", "option_b": "", "option_c": "y", "answer": "option_c"},
+        "C",
+        "y",
+    ),
+    "a column's name with a number": (
+        {"option1": "x", "option2": "", "option3": "w", "option4": "z", "answer": "option3"},
+        "C",
+        "w",
+    ),
+    "a text": ({"A": "x", "B": "", "C": "y", "D": "z", "answer": "z"}, "D", "z"),
+    "the last": ({"A": "x", "B": "y", "C": "", "D": "", "answer": "B"}, "B", "y"),
+}
+
+
+@pytest.mark.parametrize("name", BLANKS)
+def test_a_blank_option_moves_no_other(tmp_path: Path, name: str) -> None:
+    row, label, right = BLANKS[name]
+    first = {
+        "question": "Which first?",
+        **{key: value if str(value or "").strip() else "u" for key, value in row.items()},
+    }
+    first |= {list(row)[-1]: 0} if name in ("indices", "columns from 0") else {}
+    path = write(tmp_path / "data.jsonl", [{"question": "Which?", **row}, first])
+    one, _ = load(path)
+    assert one.answer == label
+    assert f"\n{label}. {right}\n" in one.problem
+    options = one.problem.split("\n\n")[1].splitlines()
+    assert all(len(option.split(". ")[1]) == 1 for option in options)
+
+
+def test_an_answer_that_names_a_blank_option_is_an_error(tmp_path: Path) -> None:
+    row = {"question": "Which?", "A": "x", "B": "", "C": "y", "D": "z", "answer": "B"}
+    with pytest.raises(DatasetError, match="'B' is none of the 3 options"):
+        load(write(tmp_path / "data.jsonl", [row]))
+
+
+def test_the_right_one_of_numbers_is_no_index(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"{n} + 1?", "correct_answer": n + 1, "incorrect_answers": [n, 0, 9]}
+        for n in range(1, 4)
+    ]
+    for n, one in enumerate(load(write(tmp_path / "data.jsonl", rows)), 1):
+        assert f"\n{one.answer}. {n + 1}\n" in one.problem

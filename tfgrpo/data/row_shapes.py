@@ -16,10 +16,10 @@ import ast
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfgrpo.data.compressed_files import DatasetError
 
@@ -45,6 +45,7 @@ WRONG = re.compile(
     r"(?:incorrect|wrong)[ _]?(?:answers?|choices?|options?)[ _]?\d*|distractors?[ _]?\d*"
 )
 LETTERED = re.compile(r"(?:(?:option|choice|answer|op|ending|opt|sol)[ _]?([a-j]|\d)|([a-j]))")
+NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?", re.IGNORECASE)
 PROBLEM = "problem"
 ANSWER = "answer"
 
@@ -65,24 +66,34 @@ def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) ->
     instruction = names.get("instruction")
     if _filled(row, instruction) and instruction is not None and question == names.get("input"):
         text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
-    options_of_row = _options(row, names)
+    options = _options(row, names)
     spans = row.get(names.get("answers", ""))
-    if options_of_row is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
+    if options is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
         fields, used = {ANSWER: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
-    if options_of_row is None:
+    if options is None:
         if used == {question}:
             return fields
         return {PROBLEM: text} | {name: value for name, value in fields.items() if name not in used}
-    labels, options, key, own = options_of_row
-    if key is None or not _filled(row, key):
-        answer = None
-    else:
-        answer = _label(row[key], labels, options, where, base)
-    listed = "\n".join(f"{label}. {option}" for label, option in zip(labels, options, strict=True))
+    right = options.right
+    if right is None and options.key is not None:
+        right = _label(row[options.key], options, where, base)
+    pairs = zip(options.labels, options.texts, strict=True)
+    listed = "\n".join(f"{label}. {option}" for label, option in pairs if option is not None)
     prompt = f"{text}\n\n{listed}\n\nAnswer with the letter of the right option."
-    used |= own | ({key} if key is not None else set())
+    used |= {*options.columns} | ({options.key} if options.key is not None else set())
     rest = {name: value for name, value in fields.items() if name not in used}
-    return {PROBLEM: prompt, **({ANSWER: answer} if answer is not None else {}), **rest}
+    return {PROBLEM: prompt, **({ANSWER: right} if right is not None else {}), **rest}
+
+
+class Options(NamedTuple):
+    """A row's options by their labels, None where a column is blank; the fields that they come
+    from, the field that names the right one, and its label where that is sure."""
+
+    labels: list[str]
+    texts: Sequence[str | None]
+    columns: list[str]
+    key: str | None = None
+    right: str | None = None
 
 
 def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
@@ -91,42 +102,40 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
     bases: set[int] = set()
     numbered = False
     for row in rows:
-        options_of_row = _options(row, {fold(name): name for name in row})
-        if options_of_row is None or options_of_row[2] is None:
+        options = _options(row, {fold(name): name for name in row})
+        if options is None or options.key is None:
             continue
-        key = _text(row[options_of_row[2]])
+        key = _text(row[options.key])
         if not re.fullmatch(r"\d{1,2}", key):
             continue
         if int(key) == 0:
             return 0
-        if int(key) == len(options_of_row[1]):
+        if int(key) == len(options.texts):
             bases.add(1)
-        first = min(map(fold, options_of_row[3]))
-        numbered = numbered or first.endswith("1")
+        numbered = numbered or min(map(fold, options.columns)).endswith("1")
     return 1 if bases or numbered else 0
 
 
-def _options(
-    row: Mapping[str, Any], names: Mapping[str, str]
-) -> tuple[list[str], list[str], str | None, set[str]] | None:
-    """The labels of a row's options, the options, the field that names the right one, and the
-    fields that they come from; None where a row has no options."""
+def _options(row: Mapping[str, Any], names: Mapping[str, str]) -> Options | None:
+    """A row's options, None where it has none."""
     key = next((names[one] for one in KEYS if _filled(row, names.get(one))), None)
     for one in LISTS:
         name = names.get(one)
         value = row.get(name) if name else None
         if name is None or not value:
             continue
-        labels, options = _listed(value)
-        if len(options) >= 2 and key is not None:
-            return labels, options, key, {name}
+        labels, listed = _listed(value)
+        if len(listed) >= 2 and key is not None:
+            return Options(labels, listed, [name], key)
     right = next((names[one] for one in RIGHT if _filled(row, names.get(one))), None)
     wrong = [name for name in row if WRONG.fullmatch(fold(name, " ")) and _filled(row, name)]
     if right is not None and wrong:
         others = [text for name in wrong for text in _texts(row[name])]
-        options = [_text(row[right]), *others]
-        random.Random(f"tfgrpo/options/{options}").shuffle(options)
-        return _letters(len(options)), options, right, {right, *wrong}
+        shuffled = [_text(row[right]), *others]
+        random.Random(f"tfgrpo/options/{shuffled}").shuffle(shuffled)
+        labels = _letters(len(shuffled))
+        label = labels[shuffled.index(_text(row[right]))]
+        return Options(labels, shuffled, [right, *wrong], right, label)
     columns = {
         match[1] or match[2]: name for name in row if (match := LETTERED.fullmatch(fold(name)))
     }
@@ -136,20 +145,27 @@ def _options(
             if letter not in columns or columns[letter] == key:
                 break
             run.append(columns[letter])
-        run = [name for name in run if _filled(row, name)]
-        if len(run) >= 2 and key is not None and _named(row[key], run, row):
-            return _letters(len(run)), [_text(row[name]) for name in run], key, set(run)
+        texts = [_text(row[name]) if _filled(row, name) else None for name in run]
+        if len(texts) - texts.count(None) >= 2 and key is not None and _named(row[key], run, row):
+            return Options(_letters(len(run)), texts, run, key)
     return None
 
 
 def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
+    last = len(columns)
     text = _text(key).strip("()[]. ").upper()
     if text in _letters(len(columns)) or text in (fold(name).upper() for name in columns):
         return True
-    if all(len(fold(name)) == 1 for name in columns) and len(columns) < 4:
-        return False  # such columns may be the numbers of an equation
-    texts = {_text(row[name]).upper() for name in columns}
-    return text in texts or (text.isdigit() and int(text) <= len(columns))
+    columns = [name for name in columns if _filled(row, name)]
+    texts = [_text(row[name]).upper() for name in columns]
+    if all(len(fold(name)) == 1 for name in columns) and _of_an_equation(texts):
+        return False
+    return text in texts or (text.isdigit() and int(text) <= last)
+
+
+def _of_an_equation(texts: Sequence[str]) -> bool:
+    """Whether columns that are letters may be the numbers of an equation."""
+    return len(texts) < 4 and all(NUMBER.fullmatch(text) for text in texts)
 
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
@@ -189,12 +205,18 @@ def _unpacked(value: Any) -> Any:
     return value
 
 
-def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
-    """The label that an answer names, as one, by its text or by an index from `base`."""
-    text = _text(key)
-    by_text = [label for label, option in zip(labels, options, strict=True) if option == text]
+def _label(key: Any, options: Options, where: str, base: int) -> str:
+    """The label that an answer names, as one, by its text or by an index from `base`. Blank columns
+    count as those beside them do, and are no answer."""
+    text, labels = _text(key), options.labels
+    pairs = zip(labels, options.texts, strict=True)
+    there = [(label, option) for label, option in pairs if option is not None]
+    by_text = [label for label, option in there if option == text]
     bare = text.strip("()[]. ")
     by_label = [one for one in labels if one.upper() == bare.upper()]
+    if not by_label:
+        columns = zip(labels, options.columns, strict=False)
+        by_label = [label for label, name in columns if fold(name) == fold(bare)]
     if not by_label and (match := LETTERED.fullmatch(fold(bare))) and match[1]:  # option_b
         by_label = [one for one in labels if one.lower() == match[1]]
     number = int(bare) if re.fullmatch(r"\d{1,2}", bare) else None
@@ -202,14 +224,14 @@ def _label(key: Any, labels: list[str], options: list[str], where: str, base: in
     by_index = [labels[at]] if 0 <= at < len(labels) else []
     index = isinstance(key, int) and not isinstance(key, bool)
     order = (by_label, by_index, by_text) if index else (by_label, by_text, by_index)
-    options_of_row = next(filter(None, order), [])
-    if not options_of_row:
+    named = next(filter(None, order), [])
+    if not named or options.texts[labels.index(named[0])] is None:
         raise DatasetError(
-            f"{where}: the answer {text[:40]!r} is none of the {len(labels)} options",
+            f"{where}: the answer {text[:40]!r} is none of the {len(there)} options",
             hint="it is a label, an option's text, or its index from 0; --field problem=NAME asks "
             "one field as it is",
         )
-    return options_of_row[0]
+    return named[0]
 
 
 def _letters(count: int) -> list[str]:
