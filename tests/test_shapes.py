@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.data.problems import load
-from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.problems import load, of_rows
+from tfgrpo.data.readers import DatasetError, Row
+from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
+from tfgrpo.store import ROOT, Library
 
 ASKED = "Which is the square of {}?"
 LABELS = {"label": ["A", "B", "C"]}
@@ -213,3 +215,90 @@ def test_the_right_one_of_numbers_is_no_index(tmp_path: Path) -> None:
     ]
     for n, one in enumerate(load(write(tmp_path / "data.jsonl", rows)), 1):
         assert f"\n{one.answer}. {n + 1}\n" in one.problem
+
+
+MAPPED: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"problem": "Who won?", "context": "Ann beat Bob.", "gold": "Ann"},
+        "Ann beat Bob.\n\nWho won?",
+        "Ann",
+    ),
+    (
+        {"problem": "Which?", "choices": ["x", "y"], "gold": 1},
+        "Which?\n\nA. x\nB. y\n\nAnswer",
+        "B",
+    ),
+    ({"problem": "Which?", "choices": ["x", "y"], "own": "y"}, "Which?\n\nA. x\nB. y\n\nAns", "B"),
+    (
+        {"question": "Which?", "choices": ["x", "y"], "own": "y", "answer": "why"},
+        "Which?\n\nA. x\nB. y\n\nAns",
+        "B",
+    ),
+    ({"problem": "Which?", "choices": ["x", "y"], "own": "why"}, "Which?\n\nA. x\nB. y", "why"),
+    (
+        {"question": "Which?", "choices": ["x", "y"], "answer": 1},
+        "Which?\n\nA. x\nB. y\n\nAns",
+        "B",
+    ),
+    ({"problem": "Which?", "A": "x", "B": "y", "own": "B"}, "Which?\n\nA. x\nB. y\n\nAns", "B"),
+]
+
+
+@pytest.mark.parametrize(("row", "problem", "answer"), MAPPED)
+def test_options_and_context_are_asked_where_the_answer_is_mapped(
+    tmp_path: Path, row: dict[str, Any], problem: str, answer: str
+) -> None:
+    name = next(name for name in ("gold", "own", "answer") if name in row)
+    (one,) = load(write(tmp_path / "data.jsonl", [row]), {"answer": name})
+    assert one.problem.startswith(problem)
+    assert one.problem == problem or "with the letter" in one.problem
+    assert one.answer == answer
+    nested = {key: value for key, value in row.items() if key not in (name, "answer")}
+    path = write(tmp_path / "nested.jsonl", [{**nested, "more": {"own": row[name]}}])
+    (same,) = load(path, {"answer": "more.own"})
+    assert (same.problem, same.answer) == (one.problem, one.answer)
+
+
+def test_a_blank_field_called_as_ours_hides_nothing(tmp_path: Path) -> None:
+    row = {"problem": "", "question": "Which?", "choices": ["x", "y"], "answer": "", "label": 1}
+    (one,) = load(write(tmp_path / "data.jsonl", [row]))
+    assert (one.problem[:6], one.answer) == ("Which?", "B")
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if name not in ("GPQA", "SciQ")])
+def test_a_row_without_its_answer_is_asked_as_one_with_it(name: str) -> None:
+    row = {"question": ASKED.format(5), **RIGHT[name](5)}
+    if "incorrect_answers" in row:
+        return  # without the right one there is an option less
+    answer = list(row)[-1]
+    render = PromptLibrary(Library(ROOT, ())).render
+    trained = of_rows([Row(1, "it", row)], "it")[0].problem
+    assert "with the letter" in trained
+    for without in ({**row, answer: ""}, {**row, answer: None}, dict(list(row.items())[:-1])):
+        assert trained in render(without)[-1]["content"], name
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"problem": "What is a + b?", "a": 3, "b": 4},
+        {"question": "What is x?", "A": "1.5", "B": "-4", "C": 1e9},
+        {"prompt": "How?", "answer1": "So.", "answer2": "Thus."},
+        {"prompt": "How?", "answer_a": "So.", "answer_b": "Thus."},
+        {"prompt": "How?", "options": {"temperature": 0.5, "top_p": 1}},
+    ],
+)
+def test_fields_that_may_be_no_options_are_none(row: dict[str, Any]) -> None:
+    (one,) = of_rows([Row(1, "it", row)], "it", ground_truth=False)
+    assert one.problem == next(iter(row.values()))
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "is_letter"),
+    [("ruby", "A", True), ("A", "A", True), ("It is.", "", False)],
+)
+def test_an_answer_in_words_stays_as_it_is(output: str, answer: str, is_letter: bool) -> None:
+    row = {"question": "Which is red?", "choices": ["ruby", "sapphire"], "output": output}
+    (one,) = of_rows([Row(1, "it", row)], "it")
+    assert one.answer == (answer or output)
+    assert ("with the letter" in one.problem) is is_letter

@@ -113,11 +113,12 @@ def of_rows(
     usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
     problems: dict[str, Problem] = {}
     rows = list(rows)
-    base = index_base(row.fields for row in rows) if "problem" in usual else 0
+    key = None if "answer" in usual else names["answer"]
+    base = index_base((_flat(row.fields, key) for row in rows), key) if "problem" in usual else 0
     for row in rows:
         size = sum(sizes(row.fields).values())
         if "problem" in usual:
-            row = row._replace(fields=_shaped(row, names, fields or {}, base))
+            row = row._replace(fields=_shaped(row, names, key, base))
         if as_json:
             row = _with_json(row, (names["answer"], *usual.get("answer", ())))
         problem = replace(_problem(row, names, usual, ground_truth), row_size=size)
@@ -221,16 +222,30 @@ def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
     return replace(problem, meta={**rest, **problem.meta}, unread=unread)
 
 
-def _shaped(
-    row: Row, names: Mapping[str, str], mapped: Mapping[str, str], base: int
-) -> dict[str, Any]:
+def _shaped(row: Row, names: Mapping[str, str], key: str | None, base: int) -> dict[str, Any]:
     """A row's fields with options and context in what is asked; fields that our names are mapped
-    to, or that a domain needs, stay where they are."""
-    shaped = in_our_shape(row.fields, row.where, base)
-    if shaped == row.fields:
-        return shaped
-    own = {name: row.fields[name] for name in names.values() if name in row.fields}
-    return {**own, **shaped} if "answer" not in mapped else {**shaped, **own}
+    to, or that a domain needs, stay where they are. `key` is the field that the answer is mapped
+    to: where it names an option, the answer is its letter."""
+    fields = _flat(row.fields, key)
+    shaped = in_our_shape(fields, row.where, base, key)
+    if shaped == fields:
+        return dict(row.fields)
+    own = {
+        name: row.fields[name]
+        for ours, name in names.items()
+        if ours != "problem" and name in row.fields and name != key
+    }
+    if key is None:
+        return {**own, **shaped}
+    if key in fields and key not in shaped:
+        shaped[key] = shaped["answer"]
+    return {**shaped, **own}
+
+
+def _flat(fields: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
+    """Fields with a field of a field beside them, under its whole name."""
+    value = MISSING if name is None else _field(fields, name)
+    return fields if name is None or value is MISSING else {**fields, name: value}
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:

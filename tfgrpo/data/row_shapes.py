@@ -16,7 +16,7 @@ import ast
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -36,6 +36,11 @@ KEYS = (
     *("answer_index", "answer_idx", "correct_index", "correct_choice", "gold", "target", "cop"),
     "answers",
 )
+OTHER_KEYS = (
+    *("final_answer", "ground_truth", "groundtruth", "expected_answer", "ideal", "output"),
+    *("response", "completion", "solution"),
+)
+"""Fields that may name the right option, or hold an answer in words."""
 CONTEXTS = (
     *("context", "passage", "article", "document", "background", "paragraph", "premise"),
     *("story", "body", "table", "scenario", "facts"),
@@ -50,9 +55,12 @@ PROBLEM = "problem"
 ANSWER = "answer"
 
 
-def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
+def in_our_shape(
+    row: Mapping[str, Any], where: str = "a row", base: int = 0, key: str | None = None
+) -> dict[str, Any]:
     """A row with options (indices from `base`) and context in `problem`, and `answer`; itself
-    where it has neither. Raises DatasetError where an answer names no option."""
+    where it has neither. `key` is the field of the answer, where somebody has named it. Raises
+    DatasetError where an answer names no option."""
     names = {fold(name): name for name in row}
     question = next((names[one] for one in QUESTIONS if _filled(row, names.get(one))), None)
     if question is None or not isinstance(row[question], str):
@@ -66,67 +74,94 @@ def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) ->
     instruction = names.get("instruction")
     if _filled(row, instruction) and instruction is not None and question == names.get("input"):
         text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
-    options = _options(row, names)
+    options = _options(row, names, key)
     spans = row.get(names.get("answers", ""))
     if options is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
         fields, used = {ANSWER: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
     if options is None:
-        if used == {question}:
-            return fields
-        return {PROBLEM: text} | {name: value for name, value in fields.items() if name not in used}
-    right = options.right
-    if right is None and options.key is not None:
-        right = _label(row[options.key], options, where, base)
+        return fields if used == {question} else _replaced(fields, used, {PROBLEM: text})
+    right = _right(row, options, where, base)
     pairs = zip(options.labels, options.texts, strict=True)
     listed = "\n".join(f"{label}. {option}" for label, option in pairs if option is not None)
-    prompt = f"{text}\n\n{listed}\n\nAnswer with the letter of the right option."
-    used |= {*options.columns} | ({options.key} if options.key is not None else set())
-    rest = {name: value for name, value in fields.items() if name not in used}
-    return {PROBLEM: prompt, **({ANSWER: right} if right is not None else {}), **rest}
+    prompt = f"{text}\n\n{listed}"
+    used |= {*options.columns}
+    if right is not None or options.key is None:
+        prompt += "\n\nAnswer with the letter of the right option."
+        used |= {name for name in (options.key,) if name is not None}
+    return _replaced(fields, used, {PROBLEM: prompt} | ({ANSWER: right} if right else {}))
+
+
+def _replaced(
+    fields: Mapping[str, Any], used: Collection[str], ours: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {**ours, **{n: value for n, value in fields.items() if n not in used and n not in ours}}
 
 
 class Options(NamedTuple):
     """A row's options by their labels, None where a column is blank; the fields that they come
-    from, the field that names the right one, and its label where that is sure."""
+    from, the field that names the right one (surely, or it may be in words), and its label where
+    that is known."""
 
     labels: list[str]
     texts: Sequence[str | None]
     columns: list[str]
     key: str | None = None
+    is_sure: bool = True
     right: str | None = None
 
 
-def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
+def _right(row: Mapping[str, Any], options: Options, where: str, base: int) -> str | None:
+    """The label of the right option; None where no field names one, or one that may be in words
+    does not. Raises DatasetError."""
+    if options.right is not None or options.key is None:
+        return options.right
+    try:
+        return _label(row[options.key], options, where, base)
+    except DatasetError:
+        if options.is_sure:
+            raise
+        return None
+
+
+def index_base(rows: Iterable[Mapping[str, Any]], key: str | None = None) -> int:
     """Whether the answers of a table that are indices of options count from 0 or from 1: from 1
     where none is 0 and one is the number of the options, or the columns count so too."""
     bases: set[int] = set()
     numbered = False
     for row in rows:
-        options = _options(row, {fold(name): name for name in row})
+        options = _options(row, {fold(name): name for name in row}, key)
         if options is None or options.key is None:
             continue
-        key = _text(row[options.key])
-        if not re.fullmatch(r"\d{1,2}", key):
+        index = _text(row[options.key])
+        if not re.fullmatch(r"\d{1,2}", index):
             continue
-        if int(key) == 0:
+        if int(index) == 0:
             return 0
-        if int(key) == len(options.texts):
+        if int(index) == len(options.texts):
             bases.add(1)
         numbered = numbered or min(map(fold, options.columns)).endswith("1")
     return 1 if bases or numbered else 0
 
 
-def _options(row: Mapping[str, Any], names: Mapping[str, str]) -> Options | None:
-    """A row's options, None where it has none."""
-    key = next((names[one] for one in KEYS if _filled(row, names.get(one))), None)
+def _options(
+    row: Mapping[str, Any], names: Mapping[str, str], named: str | None = None
+) -> Options | None:
+    """A row's options, None where it has none. A row without its answer has them too: in production
+    the same is asked as in training. `named` is the field of the answer, where it is known."""
+    sure, unsure = (
+        [names[one] for one in keys if _filled(row, names.get(one))] for keys in (KEYS, OTHER_KEYS)
+    )
+    if named is not None:
+        sure, unsure = [], [named] if _filled(row, named) else []
+    key = next(iter((*sure, *unsure)), None)
     for one in LISTS:
         name = names.get(one)
         value = row.get(name) if name else None
         if name is None or not value:
             continue
         labels, listed = _listed(value)
-        if len(listed) >= 2 and key is not None:
-            return Options(labels, listed, [name], key)
+        if len(listed) >= 2 and (key is not None or _are_letters(labels)):
+            return Options(labels, listed, [name], key, bool(sure))
     right = next((names[one] for one in RIGHT if _filled(row, names.get(one))), None)
     wrong = [name for name in row if WRONG.fullmatch(fold(name, " ")) and _filled(row, name)]
     if right is not None and wrong:
@@ -135,7 +170,7 @@ def _options(row: Mapping[str, Any], names: Mapping[str, str]) -> Options | None
         random.Random(f"tfgrpo/options/{shuffled}").shuffle(shuffled)
         labels = _letters(len(shuffled))
         label = labels[shuffled.index(_text(row[right]))]
-        return Options(labels, shuffled, [right, *wrong], right, label)
+        return Options(labels, shuffled, [right, *wrong], right, right=label)
     columns = {
         match[1] or match[2]: name for name in row if (match := LETTERED.fullmatch(fold(name)))
     }
@@ -146,26 +181,34 @@ def _options(row: Mapping[str, Any], names: Mapping[str, str]) -> Options | None
                 break
             run.append(columns[letter])
         texts = [_text(row[name]) if _filled(row, name) else None for name in run]
-        if len(texts) - texts.count(None) >= 2 and key is not None and _named(row[key], run, row):
-            return Options(_letters(len(run)), texts, run, key)
+        if len(texts) - texts.count(None) >= 2 and _are_options(row, run, key):
+            return Options(_letters(len(run)), texts, run, key, bool(sure))
     return None
 
 
-def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
-    last = len(columns)
-    text = _text(key).strip("()[]. ").upper()
+def _are_letters(labels: Sequence[str]) -> bool:
+    """Whether texts are such as stand before options, and not the names of settings."""
+    return all(len(label) <= 2 for label in labels)
+
+
+def _are_options(row: Mapping[str, Any], columns: list[str], key: str | None) -> bool:
+    """Whether columns with the names of options hold some: the answer is one of them, if there is
+    one."""
+    filled = [name for name in columns if _filled(row, name)]
+    texts = [_text(row[name]).upper() for name in filled]
+    # Columns that are letters may be the numbers of an equation.
+    few = len(texts) < 4 and all(len(fold(name)) == 1 for name in filled)
+    may_be_numbers = few and all(NUMBER.fullmatch(text) for text in texts)
+    if key is None:  # `answer1` and `answer2` may both be right
+        may_be_answers = any(fold(name).startswith(("answer", "sol")) for name in filled)
+        few = len(texts) < 3 or filled[0][-1].isdigit()
+        return not (may_be_numbers or (may_be_answers and few))
+    text = _text(row[key]).strip("()[]. ").upper()
     if text in _letters(len(columns)) or text in (fold(name).upper() for name in columns):
         return True
-    columns = [name for name in columns if _filled(row, name)]
-    texts = [_text(row[name]).upper() for name in columns]
-    if all(len(fold(name)) == 1 for name in columns) and _of_an_equation(texts):
+    if may_be_numbers:
         return False
-    return text in texts or (text.isdigit() and int(text) <= last)
-
-
-def _of_an_equation(texts: Sequence[str]) -> bool:
-    """Whether columns that are letters may be the numbers of an equation."""
-    return len(texts) < 4 and all(NUMBER.fullmatch(text) for text in texts)
+    return text in texts or (text.isdigit() and int(text) <= len(columns))
 
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
