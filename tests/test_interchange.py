@@ -515,3 +515,69 @@ def test_the_page_of_formats_lists_each_with_what_survives() -> None:
         assert row, format.name
         assert f"| {format.keeps} |" in row[0]
         assert ("read only" in row[0]) == (format.write is None)
+
+
+NO_NUMBERS = {
+    "rows": '{"text": "a", "score": NaN}\n{"text": "b", "score": -Infinity}\n',
+    "huge": '{"text": "a", "score": 1e999}\n{"text": "b"}\n',
+    "mem0": '{"results": [{"memory": "a", "id": "1", "metadata": {"score": NaN}}]}',
+    "skill": "---\nname: a\nscore: .nan\nmetadata:\n  held: [.inf, 1.5]\n---\n- a\n",
+    "agent": "agent:\n  instructions: |\n    [G0]. a\n  temperature: .nan\n",
+    "a history": '{"version": "v", "op": "ADD", "experience": "0123456789ab", "text": "a", '
+    '"evidence": {"reward": [NaN, 1.5]}}\n',
+    "gepa": '{"candidates": [{"a": "b"}], "val_aggregate_scores": [NaN]}',
+}
+
+
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_what_is_no_number_in_a_file_is_none_in_the_store(name: str) -> None:
+    with store_of() as store:
+        path = written(NO_NUMBERS[name])
+        assert bring(store, path).versions
+        assert not bring(store, path).versions
+        assert not fsck(store).problems
+        for format in interchange.written():
+            saved(store, format)
+
+
+HALF = {
+    "a row": ('{"text": "a"}\n{"text": "b\\ud800"}\n', 2),
+    "a short value": ('{"text": "a"}\n{"text": "b", "by": "\\uDC00"}\n', 2),
+    "a name of a value": ('{"text": "a"}\n{"text": "b", "b\\udc00": "c"}\n', 2),
+    "a label's text": ('{"G0": "\\ud83d\\ude00",\n"G1": "x\\ud83d"}', 2),
+    "a label": ('{"G0": "a",\n"\\ude00\\ud83d": "x"}', 2),
+    "a list": ('["a",\n"x\\ud83d"]', 2),
+    "mem0": ('{"results": [{"memory": "a", "id": "1",\n"metadata": {"by": "\\ud800"}}]}', None),
+    "a skill": ('---\nname: a\nby: "\\ud800"\n---\n- a\n', 3),
+    "a history": (
+        '{"version": "v", "op": "ADD", "experience": "0123456789ab", "text": "a", '
+        '"evidence": {"by": ["\\ud800"]}}\n',
+        1,
+    ),
+    "a message": (
+        '{"version": "v", "op": "ADD", "experience": "0123456789ab", "text": "a", '
+        '"message": "\\ud800"}\n',
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_half_a_character_is_refused_with_its_line(name: str) -> None:
+    content, line = HALF[name]
+    path = written(content)
+    with pytest.raises(UnreadableLibrary, match="half a character") as caught:
+        interchange.read(path)
+    assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}:")
+    assert caught.value.hint
+
+
+def test_a_file_name_that_is_no_text_is_written_with_marks_for_what_it_is_not() -> None:
+    with store_of() as store:
+        assert bring(store, written("- a\n", "b\udcff.md")).versions
+        assert not fsck(store).problems
+
+
+def test_two_halves_of_a_character_are_one() -> None:
+    (item,) = interchange.read(written('agent:\n  instructions: "[G0]. a \\ud83d\\ude00"\n')).items
+    assert item.text == "a 😀"

@@ -152,6 +152,15 @@ class SourceFile:
                 lines.setdefault(json.loads(self.text[at : match.start(1)], strict=False), line)
         return lines
 
+    @cached_property
+    def line_of_half(self) -> int | None:
+        """The line where half a character is first written, as `\\ud83d` without its other
+        half."""
+        match = re.search(
+            r"\\u(?:d[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..\\u)d[c-f]..)", self.text, re.IGNORECASE
+        )
+        return None if match is None else self.text.count("\n", 0, match.start()) + 1
+
     def line_of(self, fragment: str) -> int | None:
         """The line where a piece of the text first stands."""
         at = self.text.find(fragment)
