@@ -55,3 +55,37 @@ def test_a_letter_counts_with_its_text_and_a_formula_does_not_stand_in_its_way(
 def test_words_keep_what_stands_behind_them() -> None:
     words = with_options('["A", "late", "lost"]')
     assert words.verify(Problem("1", "Which?", "A"), "Label: A. late").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "gold", "response", "reward"),
+    [
+        ('["1", "2", "3", "4"]', "4", '{"label": 4}', 1),
+        ('["1", "2", "3", "4"]', "4", '{"label": 4.0}', 1),
+        ('["1", "2", "3", "4"]', "4", 'It is:\n```json\n{"class": 4}\n```', 1),
+        ('["1", "2", "3", "4"]', "4", '{"stars": 4}', 1),
+        ('["1", "2", "3", "4"]', "4", "[4]", 1),
+        ('["1", "2", "3", "4"]', "4", '{"label": 3}', 0),
+        ('["1", "2", "3", "4"]', "4", '{"label": 4.5}', 0),
+        ('["1", "2", "3", "4"]', "4", '{"label": true}', 0),
+        ('["1", "2", "3", "4"]', "1", '{"label": true}', 0),
+        ('["1", "2", "3", "4"]', "4", '{"label": 4, "answer": 3}', 0),
+        ('["1", "2", "3", "4"]', "4", '{"label": "4", "class": 3}', 0),
+        ('["1", "2", "3", "4"]', "4", "[3, 4]", 0),
+        ('["1", "2", "3", "4"]', "4", '{"label": null}', 0),
+        ('["1", "2"]', "1", '{"label": 1' + "0" * 400 + "}", 0),
+        ('["1", "2"]', "1", '{"label": 1e999}', 0),
+        ('["cat", "dog"]', "cat", '{"label": "cat", "class": 1}', 1),
+        ('["true", "false"]', "true", '{"label": true}', 1),
+        ('["True", "False"]', "False", '{"label": false}', 1),
+        ('["true", "false"]', "true", '{"label": false}', 0),
+        ('["-1", "0", "1"]', "-1", '{"label": -1}', 1),
+        ('["0.5", "1.0"]', "0.5", '{"label": 0.5}', 1),
+        ('["0.5", "1.0"]', "1.0", '{"label": 1.0}', 1),
+    ],
+)
+def test_a_label_may_be_a_number_or_a_boolean_of_json(
+    labels: str, gold: str, response: str, reward: float
+) -> None:
+    verdict = with_options(labels).verify(Problem("1", "Which?", gold), response)
+    assert verdict.reward == reward

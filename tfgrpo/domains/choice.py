@@ -172,13 +172,28 @@ def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None
         named = [parsed[key] for key in parsed if key.casefold() in KEYS]
         values = named or (list(parsed.values()) if len(parsed) == 1 else [])
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    texts = {value for value in flat if isinstance(value, str)}
+    texts = {text for value in flat for text in _texts_of(value, labels)}
     if len(texts) != 1 or len(flat) != len(values):
         return NoAnswer(f"JSON: {show(text)} names no label, or several")
     label = labels.chosen(texts.pop())
     if label is None:
         return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
     return label, "JSON"
+
+
+def _texts_of(value: object, labels: Labels) -> list[str]:
+    """Returns a value of JSON as the text that may be a label: numbers and booleans where one is
+    written so, 4.0 also as 4."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, bool):
+        ways = [str(value).lower()]
+    elif isinstance(value, int | float):
+        whole = isinstance(value, float) and value.is_integer()
+        ways = [str(value), *([str(int(value))] if whole else [])]
+    else:
+        return []
+    return [way for way in ways if labels.label_of(way)][:1]
 
 
 def check(problem: Problem, labels: Labels) -> str | None:
