@@ -93,6 +93,34 @@ def test_a_label_whose_name_ends_with_a_mark_is_read_without_it() -> None:
     assert verdict.answer == "reverted_payment?"
 
 
+SIGNS = [
+    ("-5", "5", 0),
+    ("-5", "−5", 1),
+    ("-$5", "$5", 0),
+    ("C++", "C", 0),
+    ("C#", "C", 0),
+    ("C#", "c#.", 1),
+    ("$5", "€5", 0),
+    ("$5", "5", 0),
+    ("5%", "5", 0),
+    ("A+", "A", 0),
+    ("A-", "A", 0),
+    ("A-", "A+", 0),
+    ("A*", "A", 0),
+    ("**Paris** now", "Paris, now!", 1),
+    ("1/2", "1 2", 0),
+    ("3.5", "3 5", 0),
+    (".5", "5", 0),
+    ("x^2", "x 2", 0),
+    ("1, 2, 3", "1; 2; 3.", 1),
+    ("Dr. Smith's", "dr smith s", 1),
+    ("well-known", "well known", 1),
+    ("#1", "1", 1),
+    ("“Paris” (France)", "paris france", 1),
+    ("a | b", "a b", 1),
+]
+
+
 def test_a_ground_truth_that_is_no_label_is_refused() -> None:
     assert CHOICE.check is not None
     assert "6 labels" in str(CHOICE.check(Problem("1", "?", "other")))
@@ -124,6 +152,11 @@ def test_labels_come_from_the_data_a_file_or_a_list(tmp_path: Path) -> None:
         ("exact", "AB-12", "AB 12", 0),
         ("exact:punctuation=ignore", "AB-12", "AB 12", 1),
         ("exact:punctuation=ignore,space=ignore", "AB-12", "AB12", 1),
+        *[
+            (f"exact:punctuation=ignore,case=ignore{more}", one, other, reward)
+            for more in ("", ",space=ignore")
+            for one, other, reward in SIGNS
+        ],
         ("exact", "café", "cafe", 0),
         ("exact:accents=ignore", "café", "cafe", 1),
         ("exact", "Paris", "Paris or London", 0),

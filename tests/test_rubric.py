@@ -139,6 +139,17 @@ def rubric(tmp_path: Path) -> Callable[[str], str]:
         ({"format": "json"}, "{a}", False),
         ({"format": "json"}, '{"a": NaN}', False),
         ({"max_sentences": 2}, "What?! Yes... No.", False),
+        ({"max_sentences": 2}, "一つ。二つ。三つ。", False),
+        ({"max_sentences": 3}, "一つ。二つ。三つ。", True),
+        ({"max_sentences": 1}, "本当ですか？はい！", False),
+        ({"max_sentences": 2}, "「本当ですか？」はい！", True),
+        ({"max_sentences": 1}, "One. And another", False),
+        ({"max_sentences": 2}, "One. And another", True),
+        ({"max_sentences": 0}, "no end", False),
+        ({"max_sentences": 0}, " \n", True),
+        ({"max_sentences": 1}, "One.  \n", True),
+        ({"max_sentences": 1}, "**One.**", True),
+        ({"max_sentences": 1}, "यह पहला है। यह दूसरा है।", False),
     ],
 )
 def test_rules(values: dict[str, Any], text: str, kept: bool) -> None:
@@ -147,7 +158,7 @@ def test_rules(values: dict[str, Any], text: str, kept: bool) -> None:
 
 def test_sentences_are_counted_without_delay() -> None:
     started = time.thread_time()
-    assert rule(Criterion(name="x", max_sentences=0), "." * 200_000 + "x") == 1.0
+    assert rule(Criterion(name="x", max_sentences=1), "." * 200_000 + "x") == 1.0
     assert time.thread_time() - started < 5
 
 

@@ -21,6 +21,7 @@ from tfgrpo.domains.answer_reading import NoAnswer, find_answer, is_declared, sh
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.domain_options import read_options
 from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.punctuation import without_punctuation
 
 AGENT_OBJECTIVE = (
     "Answer the question. Think briefly, then write the answer alone on the last line, "
@@ -32,8 +33,9 @@ Keeping: TypeAlias = Literal["keep", "ignore"]
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """What matters when texts are compared. Runs of spaces are always one space. With `space`
-    ignored there are none at all; `read` says what is compared: the answer that a response gives,
+    """What matters when texts are compared. Runs of spaces are always one space. With `punctuation`
+    ignored, signs that make another answer still matter (-5, C++, $5); with `space` there are no
+    spaces at all. `read` says what is compared: the answer that a response gives,
     or the whole response."""
 
     case: Keeping = "keep"
@@ -51,8 +53,7 @@ class Normalisation:
         if self.case == "ignore":
             text = text.casefold()
         if self.punctuation == "ignore":
-            marks = (" " if unicodedata.category(c)[0] in "PS" else c for c in text)
-            text = "".join(marks)
+            text = without_punctuation(text)
         return re.sub(r"\s+", "" if self.space == "ignore" else " ", text).strip()
 
 

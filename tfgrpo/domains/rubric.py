@@ -34,7 +34,7 @@ from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
 HINT = "see docs/conversations.md for an example"
-SENTENCE = re.compile(r"[.!?](?=\s|$)")
+SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？｡।]+")
 
 
 class Criterion(BaseModel):
@@ -88,13 +88,19 @@ def rule(criterion: Criterion, text: str) -> float:
     elif criterion.ends_with is not None:
         holds = text.strip().endswith(criterion.ends_with)
     elif criterion.max_sentences is not None:
-        holds = len(SENTENCE.findall(text)) <= criterion.max_sentences
+        holds = _sentences(text) <= criterion.max_sentences
     elif criterion.format == "json":
         holds = _is_json(text)
     else:
         low, high, words = criterion.min_words, criterion.max_words, len(text.split())
         holds = (low is None or words >= low) and (high is None or words <= high)
     return float(holds != criterion.absent)
+
+
+def _sentences(text: str) -> int:
+    """Returns the number of sentences in a text, with the last one where nothing ends it."""
+    *whole, last = SENTENCE_END.split(text)
+    return len(whole) + bool(re.search(r"\w", last))
 
 
 def predicate(place: str, folder: str, problem: Problem, text: str) -> float:

@@ -1,9 +1,9 @@
 """Web: questions that take searching, judged against a ground truth. `--domain web --mode agent`
 
-An answer that is the ground truth, give or take case, articles and punctuation, is right without
-asking. Any other is put to the judge model (the reflection model) with question and ground truth,
-since right answers come in many words; its prompt's digest, name and verdict are recorded. What
-one group taught is reconciled with the library before the batch is decided about, as the web
+An answer that is the ground truth, give or take case, a leading article and punctuation, is right
+without asking. Any other is put to the judge model (the reflection model) with question and ground
+truth, since right answers come in many words; its prompt's digest, name and verdict are recorded.
+What one group taught is reconciled with the library before the batch is decided about, as the web
 domain of the paper does (arXiv 2510.08191).
 """
 
@@ -19,6 +19,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.judge import ask_judge, normalized_word
 from tfgrpo.domains.mathematics.extract import extract
+from tfgrpo.domains.punctuation import EMPHASIS
 from tfgrpo.model.structured_answers import text_field
 from tfgrpo.rendering import prompt_templates
 
@@ -28,7 +29,7 @@ AGENT_OBJECTIVE = (
 )
 LEARNING_OBJECTIVE = "How to search for and check answers to questions like these."
 TOKENS = 300
-ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+ARTICLE = re.compile(r"\A(?:a|an|the) ")
 
 
 class AnswerJudgement(BaseModel):
@@ -74,20 +75,20 @@ def final_answer(trajectory: Trajectory) -> str:
 
 def normalize(text: str) -> str:
     """Returns a text without what does not matter when answers are compared. Signs that make
-    another answer of it stay: those of numbers, of currencies, of C++ and C#."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+    another answer of it stay: those of numbers, of currencies, of C++, C#, A* and A-."""
+    text = EMPHASIS.sub(r"\2", unicodedata.normalize("NFKC", text).casefold()).replace("⁄", "/")
     text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
+    text = re.sub(r"(?<![^\W_])([^\W_]{1,2})-(?!\S)", r"\1⁻", text)
     text = "".join(c if _says_something(c) else " " for c in text)
     text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
     text = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", text)
     text = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", text)
-    text = re.sub(r"(?<!\d)[.,]|[.,](?!\d)|(?<=[^\W\d])-|-(?!\d)", " ", text)
-    words = text.split()
-    return " ".join(ARTICLES.sub(" ", text).split() or words)
+    text = re.sub(r"(?<!\d)[.,/]|[.,/](?!\d)|(?<=[^\W\d])-|-(?!\d)|(?<!\w)\*", " ", text)
+    return ARTICLE.sub("", " ".join(text.split()))
 
 
 def _says_something(c: str) -> bool:
-    return c.isalnum() or c in ".,%-#" or unicodedata.category(c) in ("Sc", "Sm")
+    return c.isalnum() or c in ".,%-#/*" or unicodedata.category(c) in ("Sc", "Sm")
 
 
 def ground_truths(problem: Problem) -> tuple[str, ...]:
