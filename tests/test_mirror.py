@@ -523,6 +523,81 @@ def test_what_no_one_can_read_is_said_with_its_commit(shop: Store, tmp_path: Pat
     assert shop.port.last_version() == 4
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "texts"),
+    [
+        ("Count both", "Count\nboth", ["Count both the days.", EUROS]),
+        ("both the", "both\nthe  \n  long", ["Count both the long days.", EUROS]),
+        (" <!--", "\n<!--", ["Count both the days.", EUROS]),
+        ("", "1. Numbered.\n2) And\nwrapped.", ["Numbered.", "And wrapped.", ..., EUROS]),
+        ("", "- A\nB\n\n<!-- About\nus. -->\n\n## Ours\n\n---\n", ["A B", ..., EUROS]),
+        ("", "- A\n  - B\nC", ["A", "B C", ..., EUROS]),
+    ],
+)
+def test_wrapped_and_numbered_lines_of_a_person_are_read(
+    shop: Store, tmp_path: Path, old: str, new: str, texts: list[object]
+) -> None:
+    mirror(shop, tmp_path / "m")
+
+    def change(text: str) -> str:
+        head, mark, points = text.partition("\n- ")
+        return head + (mark + points.replace(old, new, 1) if old else f"\n{new}{mark}{points}")
+
+    edit(tmp_path / "m", change)
+    known = {e.id for e in shop.library()}
+    bring_back(shop, tmp_path / "m")
+    days = "Count both the days."
+    assert {e.text for e in shop.library()} == {days if text is ... else text for text in texts}
+    assert known <= {e.id for e in shop.library()}, "nothing is deleted"
+
+
+@pytest.mark.parametrize(
+    ("added", "line"),
+    [
+        ("A line without a dash.\n", 6 + 1),
+        ("- More.\n\nA line without a dash.\n", 6 + 3),
+        ("<!--\n- More.\n-->\nA line without a dash.\n", 6 + 4),
+        ("\nA line without a dash.\n\n- More.\n", 6 + 2),
+        ("\n    - code\n\nText after.\n", 6 + 4),
+        ("```\ncode\n```\n", 6 + 2),
+        ("> Quoted.\n", 6 + 1),
+        ("- A\nwrapped.\n\nText after.\n", 6 + 4),
+        ("| a | b |\n", 6 + 1),
+        ("<!-- a --> Text.\n", 6 + 1),
+        ("<b>Text.</b>\n", 6 + 1),
+    ],
+)
+def test_a_line_of_a_person_that_is_no_experience_is_refused(
+    shop: Store, tmp_path: Path, added: str, line: int
+) -> None:
+    folder = tmp_path / "m"
+    mirror(shop, folder)
+    assert len((folder / "library.md").read_text().splitlines()) == 6
+    commit = edit(folder, lambda text: text.rstrip("\n") + "\n\n" + added)
+    with pytest.raises(MirrorError, match=rf"{commit[:12]}: library\.md:{line + 1} ") as caught:
+        bring_back(shop, folder)
+    assert "- text" in (caught.value.hint or "")
+    assert shop.port.last_version() == 4
+
+
+@pytest.mark.parametrize("more", ["A line.", "  A line."])
+def test_a_line_after_an_experience_that_has_its_id_is_refused(
+    shop: Store, tmp_path: Path, more: str
+) -> None:
+    mirror(shop, tmp_path / "m")
+    edit(tmp_path / "m", lambda text: f"{text.rstrip()}\n{more}\n")
+    with pytest.raises(MirrorError, match=r"library\.md:7 is in no experience: 'A line\.'"):
+        bring_back(shop, tmp_path / "m")
+
+
+def test_an_experience_in_a_comment_is_none(shop: Store, tmp_path: Path) -> None:
+    mirror(shop, tmp_path / "m")
+    edit(tmp_path / "m", lambda text: f"{text}\n<!--\n- Not this.\n-->\n- This.\n")
+    bring_back(shop, tmp_path / "m")
+    assert [e.text for e in shop.library()][-1] == "This."
+    assert len(list(shop.library())) == 3
+
+
 def test_redacted_texts_are_mirrored_as_redacted_and_come_back_so(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         version = store.commit("main", [add("hunter2"), add(DAYS)], message="two")

@@ -24,6 +24,11 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 from tfgrpo.store.transfer.receive import Receiver, digest_of
 
+NUMBERED = re.compile(r"(\s*)\d{1,9}[.)]\s+(\S.*)\Z")
+HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|\Z)")
+OTHER_BLOCK = re.compile(r"\s{0,3}(?:[>|<]|```|~~~)|(?:[-*_=]\s*)+\Z")
+"""What ends a paragraph, as the next line of one does not."""
+
 
 class Returned(NamedTuple):
     """What was read: the versions adopted, those made of commits by hand, the names moved here,
@@ -212,13 +217,14 @@ def _tells(
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     for number, line in enumerate(lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
             raise MirrorError(
                 f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is an unresolved conflict",
                 hint="resolve it there and commit",
             )
+    lines = _listed(commit, lines)
     before = {e.id: e.text for e in library}
     changes: list[tuple[Op, str, str | None]] = []
     ids: set[str] = set()
@@ -232,6 +238,44 @@ def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str
         elif item.text not in (before[id], REDACTED):
             changes.append(("MODIFY", id, item.text))
     return changes + [("DELETE", id, None) for id in before if id not in ids]
+
+
+def _listed(commit: _Commit, lines: list[str]) -> list[str]:
+    """Lines as the list that they are, a line for each: what an editor wrapped is joined, and
+    numbers are dashes. Raises MirrorError for a line with a word in no experience, heading or
+    comment, which would be lost."""
+    listed: list[str] = []
+    last: int | None = None  # the line of an experience that the next one may go on from
+    blank = wrapped = in_comment = False
+    for number, line in enumerate(lines, 1):
+        if match := NUMBERED.match(line):
+            line = f"{match[1]}- {match[2]}"
+        rest = line
+        goes_on = last is not None and not lists.LINE_ENDS.search(listed[last])
+        is_id = goes_on and not blank and lists.LINE_ENDS.fullmatch(line)
+        if in_comment or (line.lstrip().startswith("<!--") and not is_id):
+            in_comment, last = "-->" not in line, None
+            rest, line = "" if in_comment else line.rpartition("-->")[2], ""
+        elif lists.BULLET.match(line) or lists.INNER.match(line):
+            rest, last, wrapped = "", len(listed), False
+        elif HEADING.match(line):
+            rest, last = "", None
+        elif goes_on and last is not None and line.strip():
+            if line[0] in " \t" and not wrapped:
+                rest, last = "", len(listed)
+            elif is_id or line[0] in " \t" or not (blank or OTHER_BLOCK.match(line)):
+                listed[last] = f"{listed[last].rstrip()} {line.strip()}"
+                rest, line, wrapped = "", "", True
+        blank = not lines[number - 1].strip()
+        if re.search(r"\w", rest):
+            raise MirrorError(
+                f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is in no experience: "
+                f"{line.strip()[:60]!r}",
+                hint="write an experience as `- text` and anything else as a heading or a comment, "
+                "and amend the commit",
+            )
+        listed.append(line)
+    return listed
 
 
 def _names(
