@@ -773,3 +773,32 @@ def test_a_repository_of_another_user_is_refused(shop: Store, tmp_path: Path) ->
         with pytest.raises(MirrorError, match="another user") as caught:
             act()
         assert caught.value.hint
+
+
+@pytest.mark.parametrize("date", ["@0 +0000", "@2000000000 +0000"])
+@pytest.mark.parametrize("how", ["one", "several", "onto the same"])
+def test_a_cherry_pick_in_a_mirror_is_not_taken_for_the_version(
+    shop: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, date: str
+) -> None:
+    folder = tmp_path / "m"
+    for text in ("Ask for the deposit.", "Tandems count twice."):
+        shop.commit("web", [add(text)], message=text)
+    mirror(shop, folder)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", date)  # by which git puts branches in order
+    start = {"one": "r/step_1", "several": "r/step_1", "onto the same": "web~1"}[how]
+    picks = {"one": ["web"], "several": ["web~1", "web"], "onto the same": ["web"]}[how]
+    git(folder, "checkout", "-q", "-b", "picked", start)
+    for pick in picks:
+        git(folder, "cherry-pick", "-X", "theirs", "--keep-redundant-commits", pick)
+    monkeypatch.delenv("GIT_COMMITTER_DATE")
+    before = git(folder, "rev-parse", "web")
+    bring_back(shop, folder)
+    shop.commit("web", [add("Close at six.")], message="six")
+    assert mirror(shop, folder).written
+    assert git(folder, "rev-parse", "web~1") == before
+    assert mirror(shop, folder).written == 0
+    with new_store(tmp_path, "other.db") as other:
+        bring_back(other, folder)
+        assert [e.text for e in other.library("web")] == [e.text for e in shop.library("web")]
+        assert other.tip("web").digest == shop.tip("web").digest
+        mirror(other, folder)

@@ -42,7 +42,7 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     git = _open(store, folder, names)
     git.refuse_shallow()
     refs = git.refs()
-    known = _known(git) if refs else {}
+    known, same = _known(store, git) if refs else ({}, {})
     if refs and not known:
         raise MirrorError(
             f"{folder} is a git repository, but not a mirror of a store",
@@ -54,10 +54,14 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
     new = [n for n in numbers if store.version(n).digest.hex() not in known]
     if new:
         writer.write(new)
-    targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in ref_names.items()}
+    targets = {}
+    for ref, n in ref_names.items():
+        digest, there = store.version(n).digest.hex(), refs.get(ref, "")
+        targets[ref] = there if same.get(there) == digest else writer.commits[digest]
     moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
     moves = [move for move in moves if move[1] != move[2]]
-    _refuse_unread(store, git, moves, writer.commits)
+    digests = same | {commit: digest for digest, commit in writer.commits.items()}
+    _refuse_unread(store, git, moves, digests)
     brought = not git.bare and any(ref == head for ref, _, _ in moves)
     if brought and git(*STATUS):
         raise MirrorError(
@@ -132,23 +136,59 @@ def _head(git: Git) -> str:
         return ""
 
 
-def _known(git: Git) -> dict[str, str]:
-    """Returns digest → commit from the trailers; of several commits the first made counts."""
-    form = f"%H %(trailers:key={commit_layout.TRAILER},valueonly,separator=%x20)"
+def _known(store: Store, git: Git) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns digest → commit from the trailers, and commit → digest of all commits that are a
+    version. A trailer comes along in a cherry-pick: of several commits that is a version which
+    tells of it on what it builds on, and of several of those the one that nobody committed anew."""
+    trailer = f"%(trailers:key={commit_layout.TRAILER},valueonly,separator=%x20)"
+    form = f"%H%x00%P%x00%an %ae %at%x00%cn %ce %ct%x00{trailer}"
     out = git("rev-list", "--topo-order", "--reverse", "--branches", "--tags", f"--format={form}")
-    known: dict[str, str] = {}
-    for line in out.splitlines():
-        commit, *digests = line.split()
-        if commit != "commit" and digests:
-            known.setdefault(digests[-1], commit)
-    return known
+    parents: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
+    anew: set[str] = set()
+    for line in out.split("\n"):
+        if line.count("\0") < 4:
+            continue
+        commit, above, author, committer, digests = line.split("\0", 4)
+        parents[commit] = above.split()
+        anew |= {commit} if author != committer else set()
+        for digest in digests.split()[-1:]:
+            named.setdefault(digest, []).append(commit)
+    same = {commit: digest for digest, commits in named.items() for commit in commits}
+    if len(same) > len(named):
+        versions = _versions(store, git, parents)
+        for digest, commits in named.items():
+            true = [commit for commit in commits if versions[commit] == digest] or commits[:1]
+            for commit in set(commits) - set(true):
+                del same[commit]
+            named[digest] = sorted(true, key=anew.__contains__)
+    return {digest: commits[0] for digest, commits in named.items()}, same
+
+
+def _versions(store: Store, git: Git, parents: Mapping[str, list[str]]) -> dict[str, str | None]:
+    """Returns commit → digest of the version that it is, as reading the mirror back tells; None for
+    a commit by hand that was not read. `parents` has parents first."""
+    by_hand = commit_layout.made_by_hand(store)
+    contents = git.objects([f"{commit}:{commit_layout.EVENTS}" for commit in parents])
+    events: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
+    for (commit, above), content in zip(parents.items(), contents, strict=True):
+        events[commit] = content and content[0]
+        record = commit_layout.recorded(content[1]) if content else None
+        below = tuple(versions[parent] for parent in above)
+        versions[commit] = by_hand[commit].digest.hex() if commit in by_hand else None
+        if record is not None and all(events[parent] != events[commit] for parent in above):
+            digest = record.digest.hex()
+            if digest in below or below == tuple(one.hex() for one in record.parents):
+                versions[commit] = digest
+    return versions
 
 
 def _refuse_unread(
-    store: Store, git: Git, moves: list[tuple[str, str, str]], commits: Mapping[str, str]
+    store: Store, git: Git, moves: list[tuple[str, str, str]], digests: Mapping[str, str]
 ) -> None:
-    """Raises MirrorError when a ref would leave commits behind that the store has not read."""
-    digests = {commit: digest for digest, commit in commits.items()}
+    """Raises MirrorError when a ref would leave commits behind that the store has not read;
+    `digests` has commit → digest."""
     for ref, new, old in moves:
         left = git("rev-list", old, "--not", new).split() if old else []
         unread = {
