@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Cli
+from scripted import ScriptedEndpoint
 
-from tfgrpo.data.problems import load, of_rows
+from tfgrpo.data.problems import describe_indices, load, of_rows
 from tfgrpo.data.readers import DatasetError, Row
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
@@ -302,3 +304,73 @@ def test_an_answer_in_words_stays_as_it_is(output: str, answer: str, is_letter: 
     (one,) = of_rows([Row(1, "it", row)], "it")
     assert one.answer == (answer or output)
     assert ("with the letter" in one.problem) is is_letter
+
+
+def numbered(answers: list[Any], **more: Any) -> list[dict[str, Any]]:
+    options = {"choices": ["x", "y", "z", "w"], **more}
+    return [
+        {"question": f"What is {n} op {n + 3}?", **options, "answer": a}
+        for n, a in enumerate(answers)
+    ]
+
+
+DOUBT = "d: the answers are numbers, read as 0 for the first option"
+
+
+@pytest.mark.parametrize(
+    ("rows", "right", "is_doubted"),
+    [
+        (numbered([1, 2, 3]), "BCD", True),
+        (numbered(["1", "2", "3"]), "BCD", True),
+        (numbered([0, 2, 3]), "ACD", False),
+        (numbered([1, 2, 4]), "ABD", False),
+        (numbered(["A", "y", "D"]), "ABD", False),
+        (numbered(["2"], choices=["1", "2", "3"]), "B", False),
+        (numbered(["2"], choices={"label": ["1", "2", "3"], "text": ["x", "y", "z"]}), "2", False),
+        (
+            [{"question": "Which?", "option1": "x", "option2": "y", "option3": "z", "answer": 1}],
+            "A",
+            0,
+        ),
+        (
+            [{"question": "Which?", "ending0": "x", "ending1": "y", "ending2": "z", "label": 1}],
+            "B",
+            0,
+        ),
+    ],
+)
+def test_indices_that_do_not_tell_where_they_begin_are_warned_of(
+    tmp_path: Path, rows: list[dict[str, Any]], right: str, is_doubted: bool
+) -> None:
+    loaded = load(write(tmp_path / "data.jsonl", rows))
+    assert [one.answer for one in loaded] == list(right)
+    assert [line.split(";")[0] for line in describe_indices(loaded, "d")] == [DOUBT] * is_doubted
+
+
+def test_sets_that_count_options_otherwise_than_the_training_data_are_warned_of(
+    tmp_path: Path,
+) -> None:
+    train, heldout = (
+        load(write(tmp_path / f"{name}.jsonl", numbered(answers)))
+        for name, answers in (("train", [1, 2, 4]), ("heldout", [1, 2, 3]))
+    )
+    first, second = describe_indices(heldout, "h", train, "t")
+    assert first.startswith("h: the answers are numbers")
+    assert second.startswith("h: its answers count options from 0, those of t from 1")
+    assert describe_indices(train, "t", train, "t") == []
+
+
+def test_a_new_project_and_a_run_say_how_indices_are_read(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write(tmp_path / "data.jsonl", numbered([1, 2, 3, 1, 2, 3] * 5))
+    write(tmp_path / "held.jsonl", numbered([1, 2, 4]))
+    where = ["--model", "m", "--base-url", endpoint.base_url, "--domain", "choice"]
+    started = cli("init", "--from", "data.jsonl")
+    assert "read as 0 for the first option" in " ".join((started.stdout + started.stderr).split())
+    run = cli("train", "data.jsonl", "--heldout", "held.jsonl", *where, "--estimate")
+    words = " ".join(run.stderr.split())
+    assert "data.jsonl: the answers are numbers" in words
+    assert "held.jsonl: its answers count options from 1, those of data.jsonl from 0" in words
+    shown = cli("eval", "data.jsonl", *where, "--problems", "1", "--samples", "1")
+    assert "data.jsonl: the answers are numbers" in " ".join(shown.stderr.split())

@@ -29,9 +29,9 @@ from tfgrpo.data.column_roles import (
     is_filled,
 )
 from tfgrpo.data.compressed_files import DatasetError
-from tfgrpo.data.problems import share, sizes
+from tfgrpo.data.problems import describe_doubt, share, sizes
 from tfgrpo.data.readers import Row
-from tfgrpo.data.row_shapes import in_our_shape, index_base
+from tfgrpo.data.row_shapes import in_our_shape, option_indices
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
 from tfgrpo.store.atomic_write import SHARED, write
@@ -106,8 +106,17 @@ def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
     """Rows in our shape, unless somebody has named the fields. Raises DatasetError."""
     if own.problem is not None or own.answers:
         return list(rows)
-    base = index_base(row.fields for row in rows)
+    indices = option_indices(row.fields for row in rows)
+    base = indices.first if indices is not None else 0
     return [row._replace(fields=in_our_shape(row.fields, row.where, base)) for row in rows]
+
+
+def _index_doubt(path: Path, rows: Sequence[Row], own: OwnData) -> list[str]:
+    """A warning where the rows do not tell from where answers count options."""
+    if own.problem is not None or own.answers:
+        return []
+    indices = option_indices(row.fields for row in rows)
+    return [describe_doubt(str(path))] if indices is not None and not indices.is_certain else []
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,6 +131,7 @@ def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     """What to write for the rows of a table. Raises DatasetError where too few can be used."""
+    doubt = _index_doubt(path, rows, own)
     rows = shaped(rows, own)
     columns = guess_columns([row.fields for row in rows], own.problem, own.answers, own.kind)
     several = columns.answers if columns.kind == "json" and len(columns.answers) > 1 else ()
@@ -161,6 +171,7 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
         f"{path}: {len(rows):,} rows; {columns.problem!r} is asked{answered}",
         *columns.why,
         *(note for column in scalars.values() for note in column.notes),
+        *doubt,
         *_unread(rows, columns),
         *dropped,
         *([f"{len(labels)} labels, in labels.txt: {listed}"] if labels else []),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
-from tfgrpo.data.row_shapes import in_our_shape, index_base
+from tfgrpo.data.row_shapes import Indices, in_our_shape, option_indices
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
@@ -55,7 +55,8 @@ SHAREGPT = {
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A problem, its ground truth, its id in the dataset. `messages` are a conversation's turns,
-    `meta` what its domain needs as JSON, `unread` the characters of its other fields."""
+    `meta` what its domain needs as JSON, `unread` the characters of its other fields, `indices` how
+    its table's answers name options by number."""
 
     id: str
     problem: str
@@ -64,6 +65,7 @@ class Problem:
     meta: Json = field(default_factory=dict, hash=False)
     unread: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     row_size: int = field(default=0, compare=False, repr=False)
+    indices: Indices | None = field(default=None, compare=False, repr=False)
 
     @property
     def ground_truths(self) -> tuple[str, ...]:
@@ -114,14 +116,18 @@ def of_rows(
     problems: dict[str, Problem] = {}
     rows = list(rows)
     key = None if "answer" in usual else names["answer"]
-    base = index_base((_flat(row.fields, key) for row in rows), key) if "problem" in usual else 0
+    indices = None
+    if "problem" in usual:
+        indices = option_indices((_flat(row.fields, key) for row in rows), key)
+    base = indices.first if indices is not None else 0
     for row in rows:
         size = sum(sizes(row.fields).values())
         if "problem" in usual:
             row = row._replace(fields=_shaped(row, names, key, base))
         if as_json:
             row = _with_json(row, (names["answer"], *usual.get("answer", ())))
-        problem = replace(_problem(row, names, usual, ground_truth), row_size=size)
+        problem = _problem(row, names, usual, ground_truth)
+        problem = replace(problem, row_size=size, indices=indices)
         if REST in extra:
             problem = _with_rest(
                 problem, row, {"answers", *names.values(), *chain(*USUAL.values())}
@@ -389,6 +395,32 @@ def describe_unread(problems: Iterable[Problem], name: str) -> list[str]:
         unread.update(problem.unread)
         whole += problem.row_size
     return [f"{name}: {share(unread, whole)}"] if unread else []
+
+
+def describe_indices(
+    problems: Sequence[Problem], name: str, train: Sequence[Problem] = (), data: str = ""
+) -> list[str]:
+    """Warns of answers that are numbers of options where the rows of a dataset, called `name`, do
+    not tell from where they count, or count otherwise than those of `train`, called `data`."""
+    indices = problems[0].indices if problems else None
+    before = train[0].indices if train else None
+    lines = []
+    if indices is not None and not indices.is_certain:
+        lines.append(describe_doubt(name))
+    if indices is not None and before is not None and before.first != indices.first:
+        lines.append(
+            f"{name}: its answers count options from {indices.first}, those of {data} from "
+            f"{before.first}: if they are written alike, write letters in both"
+        )
+    return lines
+
+
+def describe_doubt(name: str) -> str:
+    """The warning that a dataset does not tell from where its answers count options."""
+    return (
+        f"{name}: the answers are numbers, read as 0 for the first option; none is 0 or the number "
+        "of the options, which would tell whether they count from 1: letters or texts are sure"
+    )
 
 
 def share(unread: Mapping[str, int], whole: int) -> str:

@@ -123,24 +123,35 @@ def _right(row: Mapping[str, Any], options: Options, where: str, base: int) -> s
         return None
 
 
-def index_base(rows: Iterable[Mapping[str, Any]], key: str | None = None) -> int:
-    """Whether the answers of a table that are indices of options count from 0 or from 1: from 1
-    where none is 0 and one is the number of the options, or the columns count so too."""
-    bases: set[int] = set()
-    numbered = False
+class Indices(NamedTuple):
+    """From where the answers of a table that are indices of options count, and whether its rows
+    tell."""
+
+    first: int
+    is_certain: bool
+
+
+def option_indices(rows: Iterable[Mapping[str, Any]], key: str | None = None) -> Indices | None:
+    """How the answers of a table that are indices of options are read; None where none is one. They
+    count from 1 where none is 0 and one is the number of its options, or the columns count so."""
+    indices = None
     for row in rows:
         options = _options(row, {fold(name): name for name in row}, key)
-        if options is None or options.key is None:
+        if options is None or options.key is None or options.right is not None:
             continue
-        index = _text(row[options.key])
-        if not re.fullmatch(r"\d{1,2}", index):
+        value = row[options.key]
+        text = _text(value)
+        by_text = text in options.texts and not isinstance(value, int)
+        if not re.fullmatch(r"\d{1,2}", text) or text in options.labels or by_text:
             continue
-        if int(index) == 0:
-            return 0
-        if int(index) == len(options.texts):
-            bases.add(1)
-        numbered = numbered or min(map(fold, options.columns)).endswith("1")
-    return 1 if bases or numbered else 0
+        first = min(map(fold, options.columns))
+        if int(text) == 0:
+            return Indices(0, True)
+        if int(text) == len(options.texts) or first.endswith("1"):
+            indices = Indices(1, True)
+        elif indices is None:
+            indices = Indices(0, first.endswith("0"))
+    return indices
 
 
 def _options(

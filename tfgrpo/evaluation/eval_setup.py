@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tfgrpo.connect import named_models
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import Problem, describe_unread
+from tfgrpo.data.problems import Problem, describe_indices, describe_unread
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
@@ -95,7 +95,8 @@ def plan_evaluation(
     domain, name = project.by_agent(project.domain(settings.domain), settings), settings.data
     require_search(domain, settings)
     dataset = domain.problems(name, settings.fields)[:count]
-    warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
+    warnings = [*notes, *sandbox_warnings(settings)]
+    warnings += [*describe_indices(dataset, name), *describe_unread(dataset, name)]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
     domain, spec = with_data(domain, settings.domain, dataset)
     warnings += domain.remarks(dataset) if domain.remarks else ()

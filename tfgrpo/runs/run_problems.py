@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import Problem, describe_unread
+from tfgrpo.data.problems import Problem, describe_indices, describe_unread
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.registry import with_data
@@ -71,6 +71,7 @@ def load_problems(
     train, ids = verifiable(train, settings.data, domain, warnings, skip=settings.skip_unverifiable)
     skipped = {"data": ids} if ids else {}
     warnings += [
+        *describe_indices(train, settings.data),
         *describe_unread(train, settings.data),
         *leakage.describe_duplicates(train, settings.data),
     ]
@@ -79,6 +80,7 @@ def load_problems(
         there, ids = verifiable(read[kind], name, domain, warnings, skip=settings.skip_unverifiable)
         skipped |= {kind: ids} if ids else {}
         warnings += [
+            *describe_indices(there, name, train, settings.data),
             *describe_unread(there, name),
             *leakage.describe_leaks(train, there, settings.data),
         ]
