@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -306,6 +307,27 @@ def workbook(*sheets: list[list[Any]]) -> bytes:
 def test_a_file_is_read_as_other_programs_write_and_pack_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(WRITTEN[name]())
     assert texts(load(str(tmp_path / name))) == AS_TEXTS
+
+
+@pytest.mark.parametrize("stale", ["A1:C4", "A1:A9", "A1", "A1:XFD1048576", None])
+def test_a_workbook_is_read_whole_whatever_size_it_says_that_it_has(
+    tmp_path: Path, stale: str | None
+) -> None:
+    rows = [
+        ["problem", "answer", "note"],
+        *([f"q{n}", n, None] for n in range(1, 9)),
+        ["q9", 9, "x"],
+    ]
+    packed = io.BytesIO(workbook(rows))
+    with zipfile.ZipFile(packed) as book, zipfile.ZipFile(tmp_path / "d.xlsx", "w") as changed:
+        for info in book.infolist():
+            content = book.read(info)
+            if info.filename == "xl/worksheets/sheet1.xml":
+                size = f'<dimension ref="{stale}"/>'.encode() if stale else b""
+                content, count = re.subn(rb'<dimension ref="[^"]*" ?/>', size, content)
+                assert count == 1
+            changed.writestr(info, content)
+    assert texts(load(str(tmp_path / "d.xlsx"))) == [(f"q{n}", str(n)) for n in range(1, 10)]
 
 
 def test_cells_of_a_workbook_read_as_they_are_seen(tmp_path: Path) -> None:

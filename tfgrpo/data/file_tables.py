@@ -200,14 +200,22 @@ def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
             f"({', '.join(title for title, _ in sheets[:5])}), where one is expected",
             hint="save the sheet that is meant as a file of its own",
         )
+    width = 0
     for _, sheet in sheets:
-        for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-            yield number, [_cell(value) for value in row]
+        for number, row in enumerate(_rows(sheet), 1):
+            width = max(width, len(row))
+            yield number, [_cell(value) for value in row] + [None] * (width - len(row))
 
 
 def _first_row(sheet: Any) -> Sequence[object] | None:
-    rows = sheet.iter_rows(values_only=True)
-    return next((row for row in rows if any(cell is not None for cell in row)), None)
+    return next((row for row in _rows(sheet) if any(cell is not None for cell in row)), None)
+
+
+def _rows(sheet: Any) -> Iterator[Sequence[object]]:
+    """Yields the rows of a sheet, each with as many cells as it has: the size that is stored with
+    them may be that of an earlier time."""
+    sheet.reset_dimensions()
+    return iter(sheet.iter_rows(values_only=True))
 
 
 def _cell(value: object) -> object:
