@@ -128,3 +128,20 @@ def test_messages_with_an_attribute_for_each_field_are_read(tmp_path: Path, name
     assert isinstance(one, Exchange)
     assert one.messages == (("system", "Be short."), ("user", "How many nights?"))
     assert one.answer == "Seven."
+
+
+@pytest.mark.parametrize("heading", ["## FORMULAS", "### Formulas:", "\n# Formulas"])
+def test_a_heading_of_a_playbook_ends_a_bullet(tmp_path: Path, heading: str) -> None:
+    path = tmp_path / "playbook.txt"
+    path.write_text(
+        "## STRATEGIES\n[str-00001] helpful=1 harmful=0 :: Validate first.\n# and again\nAlways.\n"
+        f"{heading}\n(none yet)\n\nNone.\n"
+        "## LAST\n[str-00002] helpful=0 harmful=0 :: Break it up.\n"
+    )
+    document = interchange.read(path)
+    assert [one.text for one in document.items] == ["Validate first.\nAlways.", "Break it up."]
+    assert (document.items[1].evidence or {})["section"] == "LAST"
+    words = "\n".join(map(str, document.skipped))
+    at = 5 + heading.startswith("\n")
+    assert f"lines {at}–{at + 1}: no bullet, and in none: {heading.strip()}" in words
+    assert f"line {at + 3}: no bullet, and in none: None." in words

@@ -1,9 +1,9 @@
 """Playbooks of other programs: ACE's, the Dynamic Cheatsheet, and kayba ACE's skillbook.
 
 ACE has sections of bullets, `[shr-00001] helpful=3 harmful=0 :: text`. Its ids mean something there
-alone: they are evidence, written again, and new bullets are numbered on. `helpful` is the
-playbook's count and the KEEPs since. The Cheatsheet has memory items between tags, whose
-description is the experience, and a skillbook is JSON.
+alone: they are evidence, written again, and new bullets are numbered on. A heading ends a bullet.
+`helpful` is the playbook's count and the KEEPs since. The Cheatsheet has memory items between tags,
+whose description is the experience, and a skillbook is JSON.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def _read_ace(source: SourceFile) -> Content:
     skipped: list[tuple[int, str]] = []
     section = ""
     empty: tuple[int, str] | None = None
+    in_bullet = False
     for number, line in enumerate(source.lines, 1):
         if match := BULLET.match(line):
             evidence = {"bullet": match[1], **({"section": section} if section else {})}
@@ -63,15 +64,17 @@ def _read_ace(source: SourceFile) -> Content:
                 )
             items.append(Item("", evidence=evidence, line=number))
             texts.append([text])
-            empty = None
+            empty, in_bullet = None, True
         elif heading := SECTION.match(line):
             skipped += [empty] if empty else []
             section = heading[1].strip().removesuffix(":").rstrip()
-            empty = (number, line)
-        elif line.strip() and items and not line.startswith("#"):
+            empty, in_bullet = (number, line), False
+        elif line.strip() and in_bullet and not line.startswith("#"):
             texts[-1].append(line.strip())
         elif line.strip():
             skipped.append((number, line))
+            above = source.lines[number - 2] if number > 1 else ""
+            in_bullet = in_bullet and not (line.startswith("# ") and not above.strip())
     skipped += [empty] if empty else []
     both = zip(items, texts, strict=True)
     return Content(
