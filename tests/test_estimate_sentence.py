@@ -194,3 +194,63 @@ def test_a_local_model_is_told_by_its_time(folder: Path) -> None:
     assert "at no cost" in said
     left = json.loads(CliRunner().invoke(command_line, [*command, "--json"]).stdout)
     assert 0 < left["seconds"] < left["most_seconds"]
+
+
+def talks(folder: Path, turns: int) -> Path:
+    """Writes conversations of so many turns at most, and the rubric that they are held to."""
+    rubric = '[[criteria]]\nname = "short"\nmax_words = 20000\n[[criteria]]\nname = "odd"\n'
+    (folder / "rubric.toml").write_text(rubric + r"regex = '\A(?:so so ?)+\Z'" + "\n")
+    path = folder / f"talks-{turns}.jsonl"
+    rows = [
+        {"problem": f"Where is order {n}?", "persona": "somebody in a hurry", "turns": turns}
+        for n in range(10)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def talking(request: dict[str, Any]) -> Reply:
+    """A model that speaks for either side of a conversation."""
+    if "in a hurry" in json.dumps(request["messages"]) and "[done]" in json.dumps(request):
+        body = completion(prose(request, 30, 60), model=request["model"])
+        read = sum(count_tokens(json.dumps(part)) for part in request["messages"])
+        body["usage"] = {"prompt_tokens": read, "completion_tokens": 60}
+        return Reply(body)
+    return behaving(lambda request: {"content": prose(request, 100, 300)})(request)
+
+
+@pytest.mark.parametrize("policy", ["probation", "paper"])
+def test_a_conversation_costs_less_than_at_most_whatever_its_turns(
+    folder: Path, policy: str
+) -> None:
+    with ScriptedEndpoint(talking) as server:
+        options = {"model": "model", "base_url": server.base_url, "policy": policy, "epochs": 2}
+        options["domain"] = "rubric:rubric.toml"
+        short, long = (
+            tfgrpo.estimate_sync(str(talks(folder, turns)), **options) for turns in (2, 12)
+        )
+        tfgrpo.train_sync("talks-12.jsonl", **options, run="r")
+        cost = paid(folder / ".tfgrpo" / "store.db")
+        seen = tfgrpo.estimate_sync("talks-12.jsonl", **options, new=True)
+    assert cost <= dollars(long.most)
+    assert cost <= dollars(seen.most)
+    for one in ("persona", "summary"):
+        few, many = (
+            next(row.prompt_tokens / row.calls for row in estimate.most if row.stage == one)
+            for estimate in (short, long)
+        )
+        assert many > 2.5 * few, one
+
+
+def test_an_agent_takes_all_its_turns_at_most_however_few_were_seen(folder: Path) -> None:
+    answer, options = SHAPES["agent"]
+    with ScriptedEndpoint(behaving(answer)) as server:
+        options = {"model": "model", "base_url": server.base_url, "epochs": 1, **options}
+        first = tfgrpo.estimate_sync("math.jsonl", **options)
+        tfgrpo.train_sync("math.jsonl", **options, run="r")
+        seen = tfgrpo.estimate_sync("math.jsonl", **options, new=True)
+    calls = [
+        next(row.calls for row in estimate.most if row.stage == "rollout")
+        for estimate in (first, seen)
+    ]
+    assert calls[0] == calls[1]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from tfgrpo.connect import local_slots
 from tfgrpo.costs.prices import LOCAL, ModelPrices
 from tfgrpo.domains.base import answer_once
-from tfgrpo.domains.conversation import converse, persona_of, turns_of
+from tfgrpo.domains.conversation import PERSONA_TOKENS, converse, persona_of, turns_of
 from tfgrpo.learn import assign, candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
@@ -251,10 +251,15 @@ class Calls:
         usual, turns = SHORT if kind in SHORT_ANSWERS else ANSWER["rollout"], 1.0
         if settings.mode == "agent":
             usual, turns = ANSWER["turn"], max(1.0, settings.turns * assumed.share)
-        self._turns = float(seen.calls[assumed is not EXPECTED]) if seen.calls else turns
+        if seen.calls:  # at most all the turns that there are, as before any was seen
+            mean, most_seen = seen.calls
+            turns = mean if assumed is EXPECTED else max(most_seen, turns)
+        self._turns = turns
         most = settings.max_tokens
         self._answer = self.length("rollout", min(usual, most / 4), most)
-        self.transcript = self._turns * self._answer + (self._turns - 1) * BESIDE
+        self._reply = float(PERSONA_TOKENS)
+        if assumed is EXPECTED:
+            self._reply = self.length("persona", SHORT, PERSONA_TOKENS)
         self.added: list[StageEstimate] = []
 
     def length(self, stage: str, usual: float, most: float) -> float:
@@ -262,6 +267,25 @@ class Calls:
         seen = self._usage.get(stage)
         length = seen.completion_tokens / seen.calls if seen else usual
         return min(length * self.assumed.longer, most)
+
+    def persona(self, problem: Problem) -> str | None:
+        """The user that an attempt at a problem talks to, if one is simulated."""
+        return persona_of(problem) if self._conditions.domain.rollout is converse else None
+
+    def turns(self, problem: Problem) -> float:
+        """The calls of an attempt at a problem."""
+        if self.persona(problem) is None:
+            return self._turns
+        return max(1.0, turns_of(problem) * self.assumed.share)
+
+    def between(self, problem: Problem) -> float:
+        """The tokens that come between two answers of an attempt: a tool's result, or a reply."""
+        return BESIDE if self.persona(problem) is None else self._reply
+
+    def transcript(self, problem: Problem) -> float:
+        """The tokens of all that is in an attempt at a problem."""
+        turns = self.turns(problem)
+        return turns * self._answer + (turns - 1) * self.between(problem)
 
     def add(self, stage: str, calls: float, prompt: float, answer: float) -> None:
         """Adds calls with so many tokens in the prompt and the answer of each."""
@@ -291,18 +315,17 @@ class Calls:
         """Adds attempts, each with so many more tokens in its prompt, and what judges them."""
         settings, domain, _ = self._conditions
         template = domain.template("rollout", Path(settings.prompts) if settings.prompts else None)
-        again = self._answer + BESIDE  # what a turn adds to the prompts of those after it
         for problem in planned.problems:
-            objective, turns = settings.agent_objective, self._turns
+            objective, turns = settings.agent_objective, self.turns(problem)
+            transcript, persona = self.transcript(problem), self.persona(problem)
             messages = rendered(domain, template, planned.library, problem, objective)
             prompt = sum(count_tokens(text) + 4 for _, text in messages) + more
-            if domain.rollout is converse and persona_of(problem) is not None:
-                turns = max(1.0, turns_of(problem) * self.assumed.share)
-                replies = planned.samples * (turns - 1)
-                self.add("persona", replies, self.transcript + BESIDE, SHORT)
-            prompt += again * (turns - 1) / 2
+            if persona is not None:  # each hears what was said until then
+                heard = transcript / 2 + count_tokens(problem.problem + persona) + BESIDE
+                self.add("persona", planned.samples * (turns - 1), heard, self._reply)
+            prompt += (self._answer + self.between(problem)) * (turns - 1) / 2
             self.add(stage, planned.samples * turns, prompt, self._answer)
-            self.add_judgements(problem, self.transcript, planned.samples)
+            self.add_judgements(problem, transcript, planned.samples)
 
 
 class _Run:
@@ -373,7 +396,8 @@ class _Run:
     ) -> float:
         """Adds comparisons of attempts, with summaries of long ones, and returns their number."""
         calls, teaching = self._calls, len(batch) * self._calls.assumed.share
-        problem, transcript = fmean(count_tokens(one.problem) for one in batch), calls.transcript
+        problem = fmean(count_tokens(one.problem) for one in batch)
+        transcript = fmean(map(calls.transcript, batch))
         if transcript * CHARACTERS > self._reflection.manner.summarise_over:
             prompt = self._template("summary") + transcript
             transcript = calls.length("summary", ANSWER["summary"], 2 * ANSWER["summary"])
@@ -394,7 +418,7 @@ class _Run:
         calls, words = self._calls, count_tokens(self._settings.agent_objective)
         problem = fmean(count_tokens(one.problem) for one in batch)
         prompt = self._template("lesson") + words
-        prompt += base_prompt.SHOWN * (problem + 2 * calls.transcript)
+        prompt += base_prompt.SHOWN * (problem + 2 * fmean(map(calls.transcript, batch)))
         kinds = 1 if self._settings.mode == "prompt" else 2
         calls.add("comparison", kinds * base_prompt.PLACES, prompt, words)
 
