@@ -145,3 +145,11 @@ def test_a_heading_of_a_playbook_ends_a_bullet(tmp_path: Path, heading: str) -> 
     at = 5 + heading.startswith("\n")
     assert f"lines {at}–{at + 1}: no bullet, and in none: {heading.strip()}" in words
     assert f"line {at + 3}: no bullet, and in none: None." in words
+
+
+def test_a_heading_ends_a_labelled_line(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_text("[G0] Validate\nfirst.\n## Formulas\n(none yet)\n[G1] Break it up.\n")
+    document = interchange.read(path)
+    assert [one.text for one in document.items] == ["Validate first.", "Break it up."]
+    assert [str(one) for one in document.skipped] == ["lines 3–4: no labelled line: ## Formulas"]

@@ -13,6 +13,8 @@ from tfgrpo.rendering.render import prompt_text
 
 LABELLED = re.compile(r"^\s*\[?(G\d+)\]?[.:)]*\s+(.*\S)\s*$")
 
+HEADING = re.compile(r"##+\s")
+
 
 class Labelled(NamedTuple):
     """The items of labelled lines, and the other lines that are not blank, by number."""
@@ -22,12 +24,13 @@ class Labelled(NamedTuple):
 
 
 def labelled_items(lines: Iterable[str]) -> Labelled:
-    """An item for each labelled line and the lines right below it, up to a blank one."""
+    """An item for each labelled line and the lines right below it, up to a blank one or a
+    heading."""
     labelled = Labelled([], [])
     label, text, at = "", "", 0
     for number, line in enumerate(lines, 1):
         match = LABELLED.match(line)
-        if text and (match or not line.strip()):
+        if text and (match or HEADING.match(line) or not line.strip()):
             labelled.items.append(Item(text, evidence={"label": label}, line=at))
             text = ""
         if match:
