@@ -249,6 +249,28 @@ def test_no_failed_call_is_a_bound_that_is_told_of(tmp_path: Path) -> None:
     assert "100.0% of calls failed, more than 0.0%" in one.text
 
 
+@pytest.mark.parametrize("days_ago", [1, 2])
+def test_a_day_is_held_against_its_bounds_whole(days_ago: int, tmp_path: Path) -> None:
+    """Its beginning counts, also where calls are looked at since its middle."""
+    store, today = store_at(tmp_path, "One."), time.time_ns() // 1000 // DAY * DAY
+    for n in range(4):
+        add_call(store, f"early-{n}", 1, time=today - days_ago * DAY + n)
+    add_call(store, "late", 1, time=today - (days_ago - 1) * DAY - 1, status=500)
+    with Store.open(store) as opened:
+        set_bounds(opened, Bounds(errors=0.5), seen=0)
+        assert notices(opened) == {}
+    page = Visitor(store).get(f"/production?since={24 * days_ago}h")
+    assert "of calls failed" not in page
+    (row,) = json.loads(
+        Visitor(store).client.get(f"/production?since={24 * days_ago}h&as=json-days").text
+    )
+    assert (row["calls"], row["failed"]) == (5, 1)
+    (row,) = json.loads(
+        Visitor(store).client.get(f"/production?since={24 * days_ago}h&as=json-versions").text
+    )
+    assert row["calls"] == 1, "but a version has the calls since then"
+
+
 def test_bounds_are_lines_in_charts_with_words(store: Path) -> None:
     visitor = Visitor(store)
     assert 'class="limit"' not in visitor.get("/production")

@@ -94,10 +94,11 @@ class MonthSpending(NamedTuple):
 
 
 def production_report(path: str, since: int, prices: Mapping[str, Any]) -> ProductionReport:
-    """Returns the calls since then (microseconds) in figures. Raises StoreError, PriceInvalid."""
+    """Returns the calls since then (microseconds) in figures; the first day is whole, as a bound
+    is one of a day. Raises StoreError, PriceInvalid."""
     cost = _cost(prices)
     with closing(open_traffic(path)) as traffic:
-        calls = traffic.measured(since)
+        calls = traffic.measured(since // DAY * DAY)
     days = grouped(calls, lambda call: call.time // DAY)
     by_day: list[DayFigures] = []
     whole: list[DayFigures] = []
@@ -105,7 +106,8 @@ def production_report(path: str, since: int, prices: Mapping[str, Any]) -> Produ
         whole.append(_day(number, "every version", days[number], cost))
         versions = grouped(days[number], served)
         by_day += [_day(number, name, versions[name], cost) for name in sorted(versions)]
-    return ProductionReport(by_dimension(calls, "version", cost), whole, by_day)
+    later = [call for call in calls if call.time >= since]
+    return ProductionReport(by_dimension(later, "version", cost), whole, by_day)
 
 
 def _day(number: int, name: str, calls: Sequence[MeasuredCall], cost: Cost) -> DayFigures:

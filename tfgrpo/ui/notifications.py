@@ -44,6 +44,7 @@ EVERY = 30.0
 MOST = 100
 """Notices that wait for an address that does not answer."""
 DAYS = 2
+"""The days before today that are held against the bounds."""
 log = logging.getLogger("tfgrpo.ui")
 
 
