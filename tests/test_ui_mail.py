@@ -263,6 +263,48 @@ def test_prices_that_cannot_be_read_hide_no_harm_and_are_told_of(
     assert caplog.text.count("Production could not be looked at") == 1
 
 
+def test_a_bound_of_a_day_or_a_month_is_told_of_once(tmp_path: Path) -> None:
+    """Also where it was not crossed, or could not be known, between; another bound is another."""
+
+    def calls(name: str, *statuses: int) -> Any:
+        from test_ui_production import add_call
+
+        def act(opened: Store) -> None:
+            for n, status in enumerate(statuses):
+                add_call(Path(opened.path), f"{name}-{n}", 0, status=status)
+
+        return act
+
+    def bounds_at(**values: float) -> Any:
+        def act(opened: Store) -> None:
+            now, seen = bounds(opened)
+            set_bounds(opened, now._replace(**values), seen=seen)
+
+        return act
+
+    def prices(content: str) -> Any:
+        return lambda _: (tmp_path / "tfgrpo.toml").write_text(content)
+
+    from test_ui_production import PRICES
+
+    store, post = store_at(tmp_path, "Count both days."), Post()
+    acts = {
+        "a budget": (spends(81), 1),
+        "an error": (bounds_at(errors=0.4), 0),
+        "half of the calls fail": (calls("a", 500), 1),
+        "a third fails": (calls("b", 200), 0),
+        "half of them again": (calls("c", 500), 0),
+        "prices nobody can read": (prices('[prices]\n"m" = "cheap"\n'), 1),
+        "prices again": (prices(PRICES), 0),
+        "another bound": (bounds_at(errors=0.45), 1),
+        "another budget": (bounds_at(month=101), 1),
+    }
+    with post_office(post) as port:
+        url = f"smtp://127.0.0.1:{port}?from=t@example.com&to=ana@example.com"
+        counts, _ = looks(store, (url,), *(act for act, _ in acts.values()))
+    assert dict(zip(acts, counts[1:], strict=True)) == {name: n for name, (_, n) in acts.items()}
+
+
 def test_one_address_that_is_away_holds_up_no_other(tmp_path: Path) -> None:
     store, away, there = store_at(tmp_path, "Count both days."), Post(refuse=True), Post()
     with post_office(away) as first, post_office(there) as second:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +43,10 @@ EVERY = 30.0
 """Seconds between two looks."""
 MOST = 100
 """Notices that wait for an address that does not answer."""
+LASTING = ("bound", "budget", "harm")
+"""The kinds of notices that are about a day, a month or an experiment."""
+REMEMBERED = 10_000
+"""Notices of these kinds that are remembered, those that were so last."""
 DAYS = 2
 """The days before today that are held against the bounds."""
 log = logging.getLogger("tfgrpo.ui")
@@ -94,13 +98,14 @@ def _of_bounds(store: Store) -> dict[str, Notice]:
     if set_to.month is not None:
         spent = month_spending(path, month_began(now), prices)
         for much, words in budget_alert(spent, set_to.month).items():
-            waiting[f"budget {spent.month} {much}"] = Notice(
+            waiting[f"budget {spent.month} {much} {set_to.month}"] = Notice(
                 "budget", f"{spent.month}: {words}", "/production"
             )
     if any(value is not None for value in set_to[:-1]):
         for day in production_report(path, now - DAYS * 86_400_000_000, prices).days:
             for name, words in crossed(day, set_to).items():
-                waiting[f"bound {day.day} {name}"] = Notice(
+                limit = getattr(set_to, "dollars" if name == "unpriced" else name)
+                waiting[f"bound {day.day} {name} {limit}"] = Notice(
                     "bound", f"{day.day}: {words}", "/production"
                 )
     return waiting
@@ -137,6 +142,7 @@ class Notifier:
         self._stores, self._every = stores, every
         self._pages = settings.public
         self._known: set[str] | None = None
+        self._lasting: dict[str, None] = {}
         self._undelivered: dict[str, dict[str, Notice]] = {url: {} for url in settings.notify}
 
     async def run(self) -> None:
@@ -154,11 +160,19 @@ class Notifier:
         for key, one in now.items():
             if one.kind == "trouble" and key not in (self._known or ()):
                 log.warning("%s", one.text)
-        known = set(now) if self._known is None else self._known
+        known = set(now) if self._known is None else self._known | self._lasting.keys()
         self._known = set(now)
+        self._remember(key for key, one in now.items() if one.kind in LASTING)
         new = {key: now[key] for key in now if key not in known}
         each = (self._tell(url, new) for url in self._undelivered)
         return sum(await asyncio.gather(*each))
+
+    def _remember(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._lasting.pop(key, None)
+            self._lasting[key] = None
+        while len(self._lasting) > REMEMBERED:
+            del self._lasting[next(iter(self._lasting))]
 
     async def _tell(self, url: str, new: Mapping[str, Notice]) -> int:
         waiting, delivered = self._undelivered[url], 0
