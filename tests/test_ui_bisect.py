@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from test_ui_undo import line
 from ui_rig import OTHER, Visitor, forms, store_at
 
 from tfgrpo.display.bisect_strip import bisect_strip
@@ -39,7 +40,7 @@ def strip(page: str) -> dict[str, str]:
 
 def seen(page: str, **fields: str) -> dict[str, str]:
     """A form that was made from a page."""
-    found = re.search(r'name="seen" value="(\d+)"', page)
+    found = re.search(r'name="seen" value="(\w+)"', page)
     assert found is not None
     return {"seen": found[1], **fields}
 
@@ -89,6 +90,25 @@ def test_the_page_and_the_command_go_on_with_one_search(store: Path) -> None:
     with Store.open(store) as opened:
         last = searches.load(opened).marks[-1]
     assert (last.version, last.verdict, last.why) == (2, "good", "by hand, tester")
+
+
+def test_a_stale_undo_takes_back_nobody_else_s_mark(store: Path) -> None:
+    """Also where there are as many marks as when it was offered."""
+    visitor, other = Visitor(store), Visitor(store, token=OTHER)
+    page = visitor.post("/bisect/start", {"seen": 0, "bad": "v9", "good": "v1"})
+    end = line(page)
+    page = visitor.post("/bisect/mark", seen(page, version="v5", verdict="good"))
+    undo = line(page)
+    other.post("/bisect/undo", seen(page))
+    other.post("/bisect/mark", seen(other.get("/bisect"), version="v3", verdict="good"))
+    before = (store.parent / "bisect.json").read_bytes()
+    assert "Somebody went on with the search" in visitor.post(*undo, status=409)
+    other.post("/bisect/end", seen(other.get("/bisect")))
+    other.post("/bisect/start", {"seen": 0, "bad": "v8", "good": "v1"})
+    assert "Somebody went on with the search" in visitor.post(*end, status=409)
+    with Store.open(store) as opened:
+        assert len(searches.load(opened).marks) == 2
+    assert len(json.loads(before)["marks"]) == 3
 
 
 def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None:

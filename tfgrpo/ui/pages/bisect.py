@@ -13,14 +13,17 @@ from tfgrpo.display.bisect_strip import bisect_strip
 from tfgrpo.display.event_lines import events_of
 from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
+from tfgrpo.store import canonical
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import BISECT_VERDICTS, BisectSearch, BisectVerdict
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.shown_project import places
 from tfgrpo.ui.visitor_sessions import Act
 
+NO_SEARCH = "0"
+"""What a form was made from where no search was on."""
 EVENTS = 30
 """Events of the version under test that are shown; its own page has all."""
 
@@ -37,7 +40,7 @@ def show(visit: Visit, *, moved_on: bool = False) -> Response:
         places=places(store),
     )
     if not searches.file(store).exists():
-        return page(seen=0, search=None, bad=visit.query("bad", "HEAD") or "HEAD")
+        return page(seen=NO_SEARCH, search=None, bad=visit.query("bad", "HEAD") or "HEAD")
     search = searches.load(store)
     strip = bisect_strip(store, search)
     number = strip.progress.first_bad
@@ -45,7 +48,7 @@ def show(visit: Visit, *, moved_on: bool = False) -> Response:
     version = None if number is None else store.version(number)
     events = [] if version is None else list(islice(events_of(store, version), EVENTS + 1))
     return page(
-        seen=len(search.marks),
+        seen=_digest(search),
         search=search,
         strip=strip,
         progress=strip.progress,
@@ -63,7 +66,11 @@ def _has_moved_on(visit: Visit) -> bool:
     made."""
     seen = visit.required("seen", "what the form was made from")
     is_on = searches.file(visit.store).exists()
-    return seen != str(len(searches.load(visit.store).marks) if is_on else 0)
+    return seen != (_digest(searches.load(visit.store)) if is_on else NO_SEARCH)
+
+
+def _digest(search: BisectSearch) -> str:
+    return canonical.digest([list(mark) for mark in search.marks]).hex()[:DIGITS]
 
 
 def start(visit: Visit) -> Response:
@@ -74,7 +81,7 @@ def start(visit: Visit) -> Response:
     bad = store.resolve(visit.required("bad", "the bad version"))
     names = visit.required("good", "a good version").split()
     search = searches.start(store, bad, [store.resolve(name) for name in names])
-    undo = Act("/bisect/end", (("seen", str(len(search.marks))),))
+    undo = Act("/bisect/end", (("seen", _digest(search)),))
     return _onward(visit, search, f"the search is on, from {bad.name} back", undo)
 
 
@@ -92,7 +99,7 @@ def mark(visit: Visit) -> Response:
     why = f"{seen} ({visit.who})" if seen else f"by hand, {visit.who}"
     search = searches.mark(store, version, verdict, why)
     words = "cannot be judged" if verdict == "skip" else f"is {verdict}"
-    undo = Act("/bisect/undo", (("seen", str(len(search.marks))),))
+    undo = Act("/bisect/undo", (("seen", _digest(search)),))
     return _onward(visit, search, f"{version.name} {words}", undo)
 
 
@@ -107,7 +114,7 @@ def end(visit: Visit) -> Response:
     forget(trial_folder(visit.store))
     if not is_on:
         return visit.done("/bisect", "no search was on")
-    return visit.done("/bisect", "the search is over", Act("/bisect/undo", (("seen", "0"),)))
+    return visit.done("/bisect", "the search is over", Act("/bisect/undo", (("seen", NO_SEARCH),)))
 
 
 def undo(visit: Visit) -> Response:
@@ -119,7 +126,7 @@ def undo(visit: Visit) -> Response:
     ended = visit.session.away.pop("bisect", None)
     if not isinstance(ended, BisectSearch):
         return visit.done("/bisect", "you ended no search", is_refusal=True)
-    undo = Act("/bisect/end", (("seen", str(len(ended.marks))),))
+    undo = Act("/bisect/end", (("seen", _digest(ended)),))
     return _onward(visit, searches.restore(visit.store, ended), "the search is on again", undo)
 
 
