@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import closing
 from pathlib import Path
 
+from test_ui_forms import form_of
 from ui_rig import Visitor, store_at
 
-from tfgrpo.store.activity.key_ledger import key_digest, ledger_path
+from tfgrpo.store.activity.key_ledger import KeyLimits, VirtualKey, key_digest, ledger_path
 from tfgrpo.store.opening import open_ledger
+from tfgrpo.wording import when
 
 
 def test_a_key_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
@@ -36,8 +39,34 @@ def test_a_key_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
         ({"name": "x", "rate": "-1"}, "a rate is"),
     ):
         assert why in visitor.post("/keys", wrong, status=400)
-    visitor.post("/keys/revoke", {"name": "shop & co"})
+    visitor.post("/keys/revoke", form_of(visitor.get("/keys"), "/keys/revoke"))
     assert "There is no key." in visitor.get("/keys")
+
+
+def test_a_stale_revoke_ends_no_other_key_of_that_name(tmp_path: Path) -> None:
+    visitor = Visitor(store_at(tmp_path, "Count both days."))
+    fields = form_of(visitor.post("/keys", {"name": "shop"}), "/keys/revoke")
+    visitor.post("/keys/revoke", fields)
+    visitor.post("/keys", {"name": "shop"})
+    assert "there is no key" in visitor.post("/keys/revoke", fields, status=400)
+    assert "shop" in visitor.get("/keys")
+    for wrong in ("", "x", "9" * 30, "²"):
+        assert visitor.post("/keys/revoke", fields | {"number": wrong}, status=400)
+
+
+def test_a_key_is_listed_with_its_paths_and_its_end(tmp_path: Path) -> None:
+    store, now = store_at(tmp_path, "Count both days."), time.time_ns() // 1000
+    with closing(open_ledger(ledger_path(store), create=True)) as ledger:
+        for name, expires in (("over", now - 1), ("later", now + 86_400_000_000), ("ever", None)):
+            limits = KeyLimits(paths=("/v1/embeddings",), expires=expires)
+            ledger.add_key(VirtualKey(0, name, name.encode(), "ana", now, None, limits))
+    page = Visitor(store).get("/keys")
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', page)
+    over, later, ever = (words for _, words in rows)
+    assert "expired" in over
+    assert when(now + 86_400_000_000) in later
+    assert "expired" not in later + ever
+    assert page.count("/v1/embeddings") == 3
 
 
 def test_with_read_only_nothing_is_offered(tmp_path: Path) -> None:

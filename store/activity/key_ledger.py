@@ -82,8 +82,9 @@ class Ledger(Protocol):
     def change_key(self, name: str, limits: KeyLimits) -> None:
         """Gives a key other limits. Raises InvalidOperation where none has that name."""
 
-    def revoke_key(self, name: str, time: int) -> None:
-        """Revokes a key. Raises InvalidOperation where none has that name."""
+    def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
+        """Revokes a key. Raises InvalidOperation where none has that name, and the number that is
+        given."""
 
     def spend(self, amounts: Spent) -> None:
         """Adds to what was spent. Raises StoreError."""

@@ -142,13 +142,16 @@ class SqliteLedger(SideFile):
     def change_key(self, name: str, limits: KeyLimits) -> None:
         self._update("limits", json.dumps(limits._asdict()), name)
 
-    def revoke_key(self, name: str, time: int) -> None:
-        self._update("revoked", time, name)
+    def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
+        self._update("revoked", time, name, number)
 
-    def _update(self, column: str, value: object, name: str) -> None:
-        query = f"update keys set {column} = ? where name = ? and revoked is null"
+    def _update(self, column: str, value: object, name: str, number: int | None = None) -> None:
+        query = (
+            f"update keys set {column} = ?"
+            " where name = ? and revoked is null and number = coalesce(?, number)"
+        )
         with self._writing():
-            if not self._db.execute(query, (value, name)).rowcount:
+            if not self._db.execute(query, (value, name, number)).rowcount:
                 raise InvalidOperation(
                     f"there is no key {name!r}", hint="`tfgrpo key list` lists them"
                 )

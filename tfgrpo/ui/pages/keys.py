@@ -19,11 +19,11 @@ from tfgrpo.store.activity.key_ledger import (
 )
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.ui.page_visit import Route, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
 
 
 def show(visit: Visit, secret: str | None = None, refusal: TfgrpoError | None = None) -> Response:
-    """Answers with all keys that are in force."""
+    """Answers with all keys that were not revoked; of those that have expired it says so."""
     path, rows = ledger_path(visit.store.file), []
     if os.path.isfile(path):
         with closing(open_ledger(path)) as ledger:
@@ -35,7 +35,13 @@ def show(visit: Visit, secret: str | None = None, refusal: TfgrpoError | None = 
             ]
     status = 200 if refusal is None else 400
     return visit.render(
-        "keys.html", status, title="Keys", rows=rows, secret=secret, refusal=refusal
+        "keys.html",
+        status,
+        title="Keys",
+        rows=rows,
+        secret=secret,
+        refusal=refusal,
+        now=time.time_ns() // 1000,
     )
 
 
@@ -63,10 +69,13 @@ def issue(visit: Visit) -> Response:
 
 
 def revoke(visit: Visit) -> Response:
-    """Revokes a key: the next request with it is refused."""
-    name = visit.required("name", "the name of the key")
+    """Revokes a key: the next request with it is refused. Another of its name, made since it was
+    revoked, stays."""
+    name, number = visit.required("name", "the name of the key"), visit.field("number")
+    if not number.isdecimal() or not number.isascii() or len(number) > 9:
+        raise BadForm("the form does not say which key", hint="load the page anew")
     with closing(open_ledger(ledger_path(visit.store.file))) as ledger:
-        ledger.revoke_key(name, time.time_ns() // 1000)
+        ledger.revoke_key(name, time.time_ns() // 1000, int(number))
     return visit.done("/keys", "The key is revoked")
 
 
