@@ -310,6 +310,15 @@ def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:
     assert "Nothing was recorded" in page
     assert texts(store)[0] == "Count the main days."
     own = {f"take-{first}": "text", f"words-{first}": "Count both sides' days."}
+    for wrong, status, why in (
+        ({f"words-{first}": " "}, 409, f"{first} has no text"),
+        ({"reason": " "}, 400, "why is missing"),
+    ):
+        page = visitor.post("/combine", merge | own | wrong, status=status)
+        assert why in page
+        assert f'name="take-{first}" value="text" checked' in page
+        words = "Count both sides&#39; days." if why == "why is missing" else " "
+        assert f">{words}</textarea>" in page
     page = visitor.post("/combine", merge | own)
     assert texts(store) == ["Count both sides' days.", "Round up, always.", "Name the unit."]
     with Store.open(store) as opened:

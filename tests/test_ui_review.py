@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,6 +114,57 @@ def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> No
             "Both of two.",
             "Theirs 2.",
         ]
+
+
+def chosen(page: str) -> set[str]:
+    """Which sides are chosen on a page, as name=value."""
+    radios = re.findall(r'name="(take-\w+)" value="(\w+)"(?: required)? checked', page)
+    return {f"{name}={value}" for name, value in radios}
+
+
+def test_a_conflict_form_that_is_refused_has_all_that_was_chosen(tmp_path: Path) -> None:
+    store, ids = in_conflict(tmp_path)
+    visitor = Visitor(store)
+    page = visitor.post("/review", form_of(visitor.get("/review"), "/review"), status=409)
+    fields = form_of(page, "/review")
+    whole = fields | {f"take-{ids[0]}": "theirs", f"take-{ids[1]}": "text"}
+    sides = {f"take-{ids[0]}=theirs", f"take-{ids[1]}=text"}
+    page = visitor.post("/review", whole | {f"words-{ids[1]}": " "}, status=409)
+    assert f"{ids[1]} has no text" in page
+    assert chosen(page) == sides
+    whole |= {f"words-{ids[1]}": "Both of two."}
+    down = {f"do-{ids[2]}": "reject", f"why-{ids[2]}": " "}
+    page = visitor.post("/review", whole | down, status=400)
+    assert "is missing" in page
+    assert chosen(page) == sides
+    assert ">Both of two.</textarea>" in page
+    page = visitor.post("/review", whole | {"seen": "0"}, status=409)
+    assert chosen(page) == sides
+    page = visitor.post("/review", whole | form_of(page, "/review"))
+    with Store.open(store) as opened:
+        assert [e.text for e in opened.library("main")] == [
+            "Theirs 0.",
+            "Both of two.",
+            "Theirs 2.",
+        ]
+        again = [Operation("MODIFY", id, f"Later {n}.") for n, id in enumerate(ids[:2])]
+        opened.commit("main", again, message="later")
+    undo = {"id": "p1", "seen": "2", "why": "In doubt."}
+    page = visitor.post("/review/undo", undo, status=409)
+    whole = {f"take-{ids[0]}": "theirs", f"take-{ids[1]}": "text"} | form_of(page, "/review/undo")
+    page = visitor.post("/review/undo", whole | {f"words-{ids[1]}": ""}, status=409)
+    assert f"{ids[1]} has no text" in page
+    assert chosen(page) == sides
+    assert not re.search(r"Later 1\.</textarea>", page), "what was taken out stays out"
+    mine = whole | {f"words-{ids[1]}": "Mine.", "why": "In doubt."}
+    page = visitor.post("/review/undo", mine | {"seen": "1"}, status=409)
+    assert "meanwhile" in page
+    assert chosen(page) == sides
+    assert ">Mine.</textarea>" in page
+    assert 'value="In doubt."' in page
+    assert "waits again" in visitor.post("/review/undo", mine)
+    with Store.open(store) as opened:
+        assert [e.text for e in opened.library("main")][:2] == ["Ours 0.", "Mine."]
 
 
 @contextmanager

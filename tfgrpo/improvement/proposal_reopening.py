@@ -12,7 +12,7 @@ from tfgrpo.production.experiment import accepted_by
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import merge as merges
-from tfgrpo.store.history.merge import NothingToChange, Resolve
+from tfgrpo.store.history.merge import Conflict, NothingToChange, Resolve
 from tfgrpo.store.history.walks import has_in_history
 from tfgrpo.store.records import Version
 from tfgrpo.store.signing import recordings
@@ -75,6 +75,17 @@ def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Reso
     message = f"take back proposal {proposal.id}: {version.message}"
     with suppress(NothingToChange):
         merges.revert(store, proposal.target, version, message=message, resolve=resolve)
+
+
+def conflicts_of(store: Store, proposal: Proposal) -> tuple[Conflict, ...]:
+    """Returns what later versions changed of what a proposal brought; nothing is recorded."""
+    conflicts: list[Conflict] = []
+    for name in reversed(proposal.versions):
+        version = store.resolve(name)
+        if _has(store, proposal, version):
+            sides = merges.sides_of(store, "revert", proposal.target, version)
+            conflicts += merges.joined(store, sides).conflicts
+    return tuple(conflicts)
 
 
 def _has(store: Store, proposal: Proposal, version: Version) -> bool:

@@ -22,7 +22,14 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.blame import Origins
-from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three_way
+from tfgrpo.store.history.merge import (
+    Conflict,
+    MergeConflict,
+    Resolve,
+    Side,
+    side,
+    three_way,
+)
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
@@ -338,6 +345,19 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
             )
         if not waits:
             _put_away(store, proposal, keep=not nothing_lost)
+
+
+def conflicts_of(store: Store, proposal: Proposal, what: Review) -> tuple[Conflict, ...]:
+    """Returns what the target has changed of what a review takes; nothing is recorded."""
+    tip = store.tip(proposal.target)
+    taken = _named(proposal, what.accept)
+    try:
+        _operations(store, proposal, tip, taken, what.edits, None)
+    except MergeConflict as conflict:
+        return conflict.conflicts
+    except InvalidOperation:  # a review is refused for other reasons too
+        return ()
+    return ()
 
 
 def check_trial(store: Store, proposal: Proposal) -> None:

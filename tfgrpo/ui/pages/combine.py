@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
 from tfgrpo.rendering.experience_texts import one_line
-from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import Move, ids_of, moved, moves
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 
 WORDS: dict[Combination, str] = {"merge": "Merge", "cherry-pick": "Apply", "revert": "Take back"}
@@ -41,7 +41,7 @@ def _looked_at(
     version: Version,
     *,
     meanwhile: Meanwhile | None = None,
-    status: int = 200,
+    refusal: TfgrpoError | None = None,
 ) -> Response:
     store = visit.store
     sides = merges.sides_of(store, kind, branch, version)
@@ -51,7 +51,7 @@ def _looked_at(
     contained = kind == "merge" and sides.base.number == version.number
     return visit.render(
         "combine.html",
-        status,
+        200 if meanwhile is None and refusal is None else status_with_conflicts(refusal),
         title=f"{WORDS[kind]} {version.name}",
         kind=kind,
         verb=WORDS[kind],
@@ -68,7 +68,9 @@ def _looked_at(
         moves=_moves(ours, merged),
         left_in_place=merged.order.conflicts,
         reason=visit.field("reason"),
-        refused=status == 409,
+        refusal=refusal,
+        undecided=refusal if isinstance(refusal, Undecided) else None,
+        is_conflict=isinstance(refusal, MergeConflict | Undecided),
         meanwhile=meanwhile,
         field=visit.field,
     )
@@ -86,22 +88,23 @@ def _moves(ours: Library, merged: Merged) -> list[tuple[Move, str]]:
 
 def combine(visit: Visit) -> Response:
     """Records it. What others did on the branch since it was looked at is no matter unless they
-    changed what this changes: then nothing is recorded, and both are shown."""
+    changed what this changes: then nothing is recorded, and both are shown. What is refused is
+    still in the form."""
     store = visit.store
     kind, branch = _kind(visit.field("kind")), visit.required("branch", "the branch")
     version = store.resolve(visit.required("version", "the version"))
-    reason = visit.required("reason", "why")
     onto = store.resolve(visit.required("onto", "what the form was made from"))
     resolve = resolution(visit)
     while True:
         if clash := _clash(store, kind, branch, version, onto):
-            return _looked_at(visit, kind, branch, version, meanwhile=clash, status=409)
+            return _looked_at(visit, kind, branch, version, meanwhile=clash)
         try:
+            reason = visit.required("reason", "why")
             recorded = WORK[kind](store, branch, version, message=reason, resolve=resolve)
         except StaleVersion:  # another process has just moved the branch: look at that
             continue
-        except (MergeConflict, Undecided):
-            return _looked_at(visit, kind, branch, version, status=409)
+        except TfgrpoError as refusal:
+            return _looked_at(visit, kind, branch, version, refusal=refusal)
         break
     write_library(store)
     words = f"{branch} is now at {recorded.name}: {recorded.message}"
@@ -125,7 +128,12 @@ def _clash(
 
 
 class Undecided(BadForm):
-    """A conflict that nothing was said about."""
+    """A conflict that nothing was said about, or that shall have a text and has none."""
+
+
+def status_with_conflicts(refusal: TfgrpoError | None) -> int:
+    """Returns the HTTP status of a page with conflicts, which may be refused for another reason."""
+    return 409 if refusal is None or isinstance(refusal, Undecided) else status_of(refusal)
 
 
 def resolution(visit: Visit) -> Resolve | None:
@@ -142,7 +150,7 @@ def resolution(visit: Visit) -> Resolve | None:
             words = visit.text(f"words-{id}", stands)
             words = words if words == stands else one_line(words)
             if not words:
-                raise BadForm(f"{id} has no text", hint="to leave it out, choose that")
+                raise Undecided(f"{id} has no text", hint="to leave it out, choose that")
             return words
         choices = {"ours": conflict.ours, "theirs": conflict.theirs, "none": None}
         if taken not in choices:

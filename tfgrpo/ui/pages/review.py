@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -13,17 +13,19 @@ from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discu
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
+    ProposedChange,
     Review,
+    conflicts_of,
     get_proposal,
     list_proposals,
     review,
 )
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.history.merge import MergeConflict, Resolve
+from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Evidence, read_evidence
-from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
-from tfgrpo.ui.pages.combine import Undecided, resolution
+from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.pages.combine import resolution, status_with_conflicts
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 
@@ -51,7 +53,7 @@ def show_proposal(
     everything: list[Proposal] | None = None,
     skipped: list[str] | None = None,
     *,
-    conflicts: MergeConflict | None = None,
+    conflicts: Sequence[Conflict] = (),
     refusal: TfgrpoError | None = None,
 ) -> Response:
     """Answers with a proposal, above it what stands against what was just decided."""
@@ -73,7 +75,7 @@ def show_proposal(
         context["playground"] = _playground(visit, current, context["evidence"])
     return visit.render(
         "review.html",
-        200 if (why_not := conflicts or refusal) is None else status_of(why_not),
+        200 if not conflicts and refusal is None else status_with_conflicts(refusal),
         title="Review",
         current=current,
         waiting=waiting,
@@ -85,7 +87,7 @@ def show_proposal(
         refusal=refusal,
         onto=None if current is None else tip_of(visit, current),
         reasons=list(dict.fromkeys(one.why for one in decided if one.why))[:10],
-        conflicts=conflicts.conflicts if conflicts else (),
+        conflicts=conflicts,
         **context,
     )
 
@@ -168,19 +170,28 @@ def decide(visit: Visit) -> Response:
         if act not in ("accept", "reject"):
             raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
         what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, take)
-        try:
-            done = review(store, proposal.id, what)
-        except Undecided:  # the other conflicts are shown with those that were
-            done = review(store, proposal.id, replace(what, take=None))
-    except MergeConflict as conflicts:
-        return show_proposal(visit, proposal, conflicts=conflicts)
+        done = review(store, proposal.id, what)
+    except MergeConflict as refusal:
+        return show_proposal(visit, proposal, conflicts=refusal.conflicts)
     except TfgrpoError as refusal:
-        return show_proposal(visit, get_proposal(store, proposal.id), refusal=refusal)
+        now = get_proposal(store, proposal.id)
+        return show_proposal(visit, now, conflicts=_in_conflict(visit, now), refusal=refusal)
     write_library(store)
     if done.waiting:
         onward = f"/review?id={quote(done.id)}"
     undo = Act("/review/undo", (("id", done.id), ("seen", str(done.decisions))))
     return visit.done(onward, _outcome(done, what), undo)
+
+
+def _in_conflict(visit: Visit, proposal: Proposal) -> Sequence[Conflict]:
+    """Returns the conflicts of a form in which sides were chosen; none where none were."""
+    is_here = tip_of(visit, proposal) is not None
+    if proposal.state != "open" or not is_here or resolution(visit) is None:
+        return ()
+    taken = [one for one in proposal.waiting if _choice(visit, one) == "accept"]
+    edits = {one.experience: text for one in taken if (text := _other_words(visit, one))}
+    what = Review([one.experience for one in taken], edits=edits)
+    return conflicts_of(visit.store, proposal, what)
 
 
 def _outcome(done: Proposal, what: Review) -> str:
@@ -220,20 +231,31 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
     edits: dict[str, str] = {}
     for one in proposal.waiting:
         id = one.experience
-        choice = visit.field(f"do-{id}", "accept")
+        choice, text = _choice(visit, one), _other_words(visit, one)
         if choice == "reject":
             down[id] = visit.required(f"why-{id}", f"why {one.label} is turned down")
         elif choice == "accept":
             accepted.append(id)
-            text = visit.text(f"text-{id}", one.after or "")
-            if one.after is not None and text != one.after:
-                if not text.strip():
+            if text is not None:
+                if not text:
                     raise BadForm(f"{one.label} has no text", hint="to leave it out, turn it down")
                 edits[id] = text
         elif choice != "open":
             raise BadForm(f"a change cannot be {choice[:40]!r}", hint="accept, reject or open")
     why = visit.field("why").strip() or None
     return Review(accepted, down, edits, why, take, seen_in(visit))
+
+
+def _choice(visit: Visit, change: ProposedChange) -> str:
+    return visit.field(f"do-{change.experience}", "accept")
+
+
+def _other_words(visit: Visit, change: ProposedChange) -> str | None:
+    """Returns the words of the form for a change; None where they are those of the proposal."""
+    text = visit.text(f"text-{change.experience}", change.after or "")
+    if change.after is None or text == change.after:
+        return None
+    return text if text.strip() else ""
 
 
 def say(visit: Visit) -> Response:

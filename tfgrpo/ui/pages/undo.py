@@ -3,19 +3,20 @@ versions changed what it brought; each conflict is decided in the page then."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
-from tfgrpo.improvement.proposal_reopening import reopen
-from tfgrpo.improvement.proposals import get_proposal
+from tfgrpo.improvement.proposal_reopening import conflicts_of, reopen
+from tfgrpo.improvement.proposals import Proposal, get_proposal
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history import name_moves
-from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.store.history.merge import Conflict, MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.ui.page_visit import Route, Visit
-from tfgrpo.ui.pages.combine import resolution
+from tfgrpo.ui.pages.combine import resolution, status_with_conflicts
 from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
 
 
@@ -30,18 +31,31 @@ def undo(visit: Visit) -> Response:
     try:
         reopen(store, proposal.id, why=why, resolve=resolve, seen=seen)
     except MergeConflict as refusal:
-        return visit.render(
-            "undo.html",
-            409,
-            title=f"Undo {proposal.id}",
-            proposal=proposal,
-            onto=onto,
-            conflicts=refusal.conflicts,
-        )
+        return _to_be_decided(visit, proposal, refusal.conflicts)
     except TfgrpoError as refusal:
+        conflicts = conflicts_of(store, proposal) if resolve is not None else ()
+        if conflicts:
+            return _to_be_decided(visit, proposal, conflicts, refusal)
         return show_proposal(visit, proposal, refusal=refusal)
     write_library(store)
     return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
+
+
+def _to_be_decided(
+    visit: Visit,
+    proposal: Proposal,
+    conflicts: Sequence[Conflict],
+    refusal: TfgrpoError | None = None,
+) -> Response:
+    return visit.render(
+        "undo.html",
+        status_with_conflicts(refusal),
+        title=f"Undo {proposal.id}",
+        proposal=proposal,
+        onto=tip_of(visit, proposal),
+        conflicts=conflicts,
+        refusal=refusal,
+    )
 
 
 def take_back(visit: Visit) -> Response:
