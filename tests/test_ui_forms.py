@@ -6,9 +6,10 @@ import html
 import importlib
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
-from test_ui_library import commit, ids, texts
+from test_ui_library import commit, ids, shown_order, texts
 from test_ui_round_trips import ORIGIN
 from ui_demo import BEGIN, demo
 from ui_records import every_record
@@ -50,6 +51,32 @@ def test_a_stale_merge_or_rollback_shows_what_others_did_and_records_nothing(sto
     assert texts(store)[:2] == ["Count the web's days.", "Always round up."]
     visitor.post("/rollback", back | {"onto": "main"})
     assert texts(store)[0] == "Count both days."
+
+
+def test_a_reason_stays_while_an_order_is_arranged(store: Path) -> None:
+    visitor = Visitor(store)
+    page = visitor.get("/library/order?branch=main")
+    found = re.search(r'<form method="post" action="/library/order">.*?</form>', page, re.S)
+    assert found is not None
+    form = found[0]
+    assert 'name="reason"' in form
+    arrows = re.findall(r'<button name="(?:up|down|first|last)"[^>]*>', form)
+    assert len(arrows) == 12
+    move = re.search(r"<button[^>]*>Move</button>", form)
+    assert move is not None
+    for button in (*arrows, move[0]):
+        assert 'formmethod="get" formnovalidate' in button
+    assert 'type="hidden" name="csrf"' not in form, "which does not belong into an address"
+    sent = form_of(page, "/library/order") | {"move": "", "to": "", "last": "0"}
+    page = visitor.get("/library/order?" + urlencode(sent | {"reason": "most <used>"}))
+    assert 'name="reason" required class="wide" value="most &lt;used&gt;"' in page
+    fields = form_of(page, "/library/order") | {"reason": "most used"}
+    page = visitor.post("/library/order", fields | {"move": "G2", "to": "0"})
+    assert shown_order(page) == "2.1.0", "Enter in the field of a place moves, and records nothing"
+    assert 'value="most used"' in page
+    assert texts(store)[0] == "Count both days."
+    page = visitor.post("/library/order", form_of(page, "/library/order") | {"reason": "used"})
+    assert texts(store) == ["Name the unit.", "Round up.", "Count both days."]
 
 
 def form_of(page: str, action: str) -> dict[str, str]:

@@ -60,6 +60,32 @@ def test_a_change_that_is_turned_down_without_a_reason(store: Path) -> None:
     assert "1 change turned down: wrong" in visitor.post("/review", again)
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"do": "open", "text": "Mine, at length."}, "has other words, and is not accepted"),
+        ({"do": "reject", "why": "no", "text": "Mine."}, "has other words, and is not accepted"),
+        ({"do": "accept", "why": "It is wrong."}, "has a reason, and is not turned down"),
+        ({"do": "open", "why": "It is wrong."}, "has a reason, and is not turned down"),
+    ],
+)
+def test_what_was_typed_for_a_change_is_not_dropped(
+    fields: dict[str, str], words: str, store: Path
+) -> None:
+    visitor = Visitor(store)
+    page = visitor.get("/review?id=p1")
+    with Store.open(store) as opened:
+        first, _ = (one.experience for one in get_proposal(opened, "p1").changes)
+    typed = {f"{name}-{first}": value for name, value in fields.items()}
+    page = visitor.post("/review", form_of(page, "/review") | typed, status=400)
+    assert words in alert(page)
+    assert re.search(rf'name="do-{first}" value="{fields["do"]}" checked', page)
+    for name in {"text", "why"} & fields.keys():
+        assert fields[name] in page.partition("<form")[2]
+    with Store.open(store) as opened:
+        assert len(get_proposal(opened, "p1").waiting) == 2
+
+
 def test_a_proposal_that_is_turned_down_while_another_decides_of_it(store: Path) -> None:
     visitor = Visitor(store)
     down = {"id": "p1", "seen": "1", "act": "reject", "why": "It is wrong."}

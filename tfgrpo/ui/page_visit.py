@@ -63,6 +63,16 @@ class BadForm(TfgrpoError):
     """A form or an address that asks for nothing that can be done."""
 
 
+def as_number(name: str, value: str, default: int) -> int:
+    """Returns a number that was typed, from 0 on; the default where nothing was. Raises BadForm for
+    what is none."""
+    if not value:
+        return default
+    if not value.isdecimal() or not value.isascii() or len(value) > 12:
+        raise BadForm(f"{name} is a number, not {value[:40]!r}")
+    return int(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What all visits share."""
@@ -126,12 +136,7 @@ class Visit:
 
     def number(self, name: str, default: int, *, most: int = 1_000_000_000) -> int:
         """Returns a number of the query string, from 0 on. Raises BadForm for what is none."""
-        value = self.query(name)
-        if not value:
-            return default
-        if not value.isdecimal() or not value.isascii() or len(value) > 12:
-            raise BadForm(f"{name} is a number, not {value[:40]!r}")
-        return min(int(value), most)
+        return min(as_number(name, self.query(name), default), most)
 
     def field(self, name: str, default: str = "") -> str:
         """Returns a field of the form that was sent."""

@@ -12,7 +12,7 @@ from tfgrpo.hand_edits import arrange_library
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history.library_order import ids_of, moved
 from tfgrpo.store.records import Experience, Library
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, as_number
 
 ROWS = 200
 """Experiences on a page."""
@@ -42,21 +42,33 @@ def show(visit: Visit) -> Response:
             id = _placed(visit.query(step), library)
             return _page(visit, branch, library, _stepped(order, id, step), at=(step, id))
     if visit.query("move"):
-        id = visit.store.experience_id(visit.query("move"), library.version)
-        if id not in library.by_id:
-            raise BadForm(f"the library has no {visit.query('move')[:20]!r}")
-        rest = [other for other in order if other != id]
-        rest.insert(visit.number("to", 0), id)
-        return _page(visit, branch, library, rest, at=("move", id))
+        to = visit.number("to", 0)
+        return _moved_to(visit, branch, library, order, (visit.query("move"), to))
     return _page(visit, branch, library, order)
+
+
+def _moved_to(
+    visit: Visit, branch: str, library: Library, order: Sequence[str], move: tuple[str, int]
+) -> Response:
+    name, to = move
+    id = visit.store.experience_id(name, library.version)
+    if id not in library.by_id:
+        raise BadForm(f"the library has no {name[:20]!r}")
+    rest = [other for other in order if other != id]
+    rest.insert(to, id)
+    return _page(visit, branch, library, rest, at=("move", id))
 
 
 def arrange(visit: Visit) -> Response:
     """Records the order that is shown. One that another has recorded meanwhile is said, and
-    nothing is lost."""
+    nothing is lost. Where a move was typed and not made, it is made, and nothing is recorded: Enter
+    sends the form so."""
     store, branch = visit.store, visit.required("branch", "the branch")
     library = store.library(store.resolve(visit.required("onto", "the version")))
     order = _whole_order(visit.field("order"), library)
+    if visit.field("move"):
+        to = as_number("to", visit.field("to"), 0)
+        return _moved_to(visit, branch, library, order, (visit.field("move"), to))
     reason = visit.required("reason", "why")
     try:
         version = arrange_library(store, branch, order, onto=library.version, reason=reason)
@@ -136,6 +148,8 @@ def _page(
 
     def address(first: int) -> str:
         query = {"branch": branch, "onto": library.version.name, "order": written, "from": first}
+        if visit.query("reason"):
+            query["reason"] = visit.query("reason")
         return f"/library/order?{urlencode(query)}"
 
     return visit.render(
@@ -151,7 +165,7 @@ def _page(
         before=address(start - ROWS) if start else None,
         after=address(start + ROWS) if start + ROWS < len(order) else None,
         moves=len(moves),
-        reason=visit.field("reason"),
+        reason=visit.field("reason") or visit.query("reason"),
         at=at,
         moved_on=status == 409,
     )

@@ -225,13 +225,23 @@ def _all_down(visit: Visit, proposal: Proposal) -> Review:
 
 def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
     """Returns what the form says of each change: taken unless it says otherwise. Raises BadForm for
-    a change that is turned down without a reason."""
+    a change that is turned down without a reason, and for what was typed that would be dropped."""
     accepted: list[str] = []
     down: dict[str, str] = {}
     edits: dict[str, str] = {}
     for one in proposal.waiting:
         id = one.experience
         choice, text = _choice(visit, one), _other_words(visit, one)
+        if text and choice != "accept":
+            raise BadForm(
+                f"{one.label} has other words, and is not accepted",
+                hint="accept it in your words, or empty the field",
+            )
+        if choice != "reject" and visit.field(f"why-{id}").strip():
+            raise BadForm(
+                f"{one.label} has a reason, and is not turned down",
+                hint="turn it down, or empty the field of the reason",
+            )
         if choice == "reject":
             down[id] = visit.required(f"why-{id}", f"why {one.label} is turned down")
         elif choice == "accept":
