@@ -356,6 +356,19 @@ def test_an_old_figure_is_shown_once_more_while_another_is_computed() -> None:
     assert failed.wait(240)
 
 
+def test_no_figure_is_shown_that_is_minutes_old() -> None:
+    clock = [1000.0]
+    memory = Memory(clock=lambda: clock[0])
+    assert not memory.has("a")
+    assert memory.fresh("a", 10.0, lambda: "old") == "old"
+    clock[0] += 299
+    assert memory.has("a")
+    clock[0] += 2
+    assert not memory.has("a"), "to show it takes time"
+    assert memory.fresh("a", 10.0, lambda: "new") == "new"
+    assert memory.has("a")
+
+
 def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store: Path) -> None:
     visitor = Visitor(store)
     fields = form_of(visitor.get("/production"), "/experiment/clearer")
