@@ -111,6 +111,12 @@ def test_a_stale_undo_takes_back_nobody_else_s_mark(store: Path) -> None:
     assert len(json.loads(before)["marks"]) == 3
 
 
+def test_a_library_that_cannot_be_laid_out_is_said(store: Path) -> None:
+    (store.parent / "bisect").write_text("in the way")
+    search = {"seen": 0, "bad": "v9", "good": "v1"}
+    assert "File exists" in Visitor(store).post("/bisect/start", search, status=503)
+
+
 def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None:
     visitor = Visitor(store)
     page = visitor.post("/bisect/start", {"seen": 0, "bad": "v8", "good": "v2"})

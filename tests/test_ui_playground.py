@@ -82,6 +82,25 @@ def test_a_prompt_is_answered_with_and_without_the_library(tmp_path: Path) -> No
     )
 
 
+def test_a_case_follows_a_line_without_an_end_and_a_write_that_fails_is_said(
+    tmp_path: Path,
+) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"problem": "One?", "answer": "1"}')
+    with ScriptedEndpoint(script) as server:
+        visitor = Visitor(project(tmp_path, server.base_url))
+        fields = {"prompt": "From 3 to 5 May?", "a": "none", "b": "HEAD"}
+        id, _ = over(visitor, visitor.post("/playground", fields))
+        visitor.post(f"/playground/{id}/keep", {"answer": "3"})
+        visitor.post(f"/playground/{id}/keep", {"answer": "4"})
+        assert [one.answer for one in load(cases)] == ["1", "3", "4"]
+        cases.unlink()
+        cases.symlink_to("/dev/full")
+        page = visitor.post(f"/playground/{id}/keep", {"answer": "5 & 6"}, status=503)
+        assert "No space left on device" in page
+        assert "5 &amp; 6" in page, "what was written is not lost"
+
+
 def test_an_answer_is_told_as_it_is_written(tmp_path: Path) -> None:
     """In whichever pieces it comes, and without the key that it quotes."""
     said, key, go = "From \u202e3 to 5 May: three days.", "kKx9" * 8, threading.Event()

@@ -20,6 +20,7 @@ from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.store import Store
 from tfgrpo.ui.charts import CurvePoint, chart
+from tfgrpo.ui.pages.runs import output_path
 
 HOSTILE = '</pre><script>alert(1)</script>"><img src=x onerror=alert(2)>\x1b[2J\u202e'
 
@@ -204,6 +205,19 @@ def test_a_run_that_stops_as_soon_as_it_goes_on_is_not_said_to_go_on(tmp_path: P
         store.runs.note(run, "stopped")
     page = words(Visitor(path).post("/run-resume/lost", {}, status=400))
     assert "run lost has stopped at once: error: " in page
+
+
+def test_a_run_whose_output_cannot_be_written_does_not_go_on(tmp_path: Path) -> None:
+    path = tmp_path / ".tfgrpo/store.db"
+    with Store.init(path, author="ana") as store:
+        run = store.runs.create("lost", "6" * 32, "main", 0, {"models": {"model": "m"}}, "ana")
+        store.runs.note(run, "stopped")
+        output = output_path(store, run)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.symlink_to(tmp_path / "elsewhere")
+    page = words(Visitor(path).post("/run-resume/lost", {}, status=503))
+    assert "That did not work" in page
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_curve_leaves_a_gap_where_nothing_is_known() -> None:

@@ -44,6 +44,7 @@ MOST_FORM = 4 << 20
 WRITTEN = {"answer", "comment", "content", "correct", "prompt"}
 WRITTEN |= {"reason", "system", "text", "texts", "why", "words"}
 """Fields of forms in which people write; so are `text-ID`, `words-ID` and `why-ID`."""
+NO_FILE = "what was asked for was not done, or not all of it: look at the file, and try again"
 
 
 class StaticPart(StaticFiles):
@@ -129,6 +130,9 @@ def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awa
             return file.response
         except TfgrpoError as error:
             return _error_page(visit, error, status_of(error))
+        except OSError as error:  # such as a disk that is full
+            words = f"{error.filename or 'a file'}: {error.strerror or error}"
+            return _error_page(visit, TfgrpoError(words, hint=NO_FILE), 503)
 
     return answered
 

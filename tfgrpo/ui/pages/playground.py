@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from starlette.responses import Response, StreamingResponse
 
@@ -159,11 +161,26 @@ def keep(visit: Visit) -> Response:
     problem = words.messages if words.system or words.turns else words.prompt
     case = {"problem": problem, "answer": visit.required("answer", "the right answer")}
     path = project_root(visit.site.settings.store) / CASES
-    with path.open("a", encoding="utf-8", errors="replace") as file:
-        file.write(json.dumps(case, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    _append(path, json.dumps(case, ensure_ascii=False).encode(errors="replace"))
     return visit.done(f"/playground/{trial.id}", f"It is a case in {CASES}")
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Adds a line to a file, whole or not at all; also to one whose last line has no end. Raises
+    OSError."""
+    with path.open("a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        between = b"" if file.read(1) in (b"", b"\n") else b"\n"
+        rest = memoryview(between + line + b"\n")
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):  # what is in the way of the line may be in the way of this too
+                file.truncate(size)
+            raise
 
 
 ROUTES = (
