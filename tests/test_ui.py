@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Cli
-from ui_demo import demo
+from ui_demo import BEGIN, demo
+from ui_records import every_record
 from ui_rig import OTHER, TOKEN, Visitor, crawl, store_at
 
 STATIC = ROOT / "tfgrpo/ui/static"
@@ -122,6 +123,14 @@ def test_every_link_of_a_crawl_answers(store: Path) -> None:
     statuses = crawl(Visitor(store))
     assert {path: status for path, status in statuses.items() if status != 200} == {}
     assert len(statuses) > 30
+
+
+def test_without_what_was_asked_and_said_no_link_leads_to_it(tmp_path: Path) -> None:
+    statuses = crawl(Visitor(every_record(tmp_path, now=BEGIN), content=False), most=500)
+    assert {path: status for path, status in statuses.items() if status != 200} == {}
+    kinds = {path.partition("?")[0].split("/")[1] for path in statuses}
+    assert kinds >= {"attempts", "calls", "version", "experience", "review"}
+    assert not kinds & {"call", "group", "evaluation-group"}
 
 
 def test_what_is_not_there_is_a_page_that_says_so(store: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from test_ui_forms import form_of
 from test_ui_undo import line
 from ui_demo import demo
-from ui_rig import WIDTHS, HandAt, Visitor, store_at, violations
+from ui_rig import WIDTHS, HandAt, Visitor, links, store_at, violations
 from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
@@ -132,6 +132,17 @@ def test_bounds_are_set_on_record_and_a_day_that_crosses_them_is_an_alert(store:
     assert "more than" not in page.partition("Alerts")[0]
     again = form_of(page, "/production/bounds")
     assert visitor.post("/production/bounds", again | {"errors": "-1"}, status=400)
+
+
+@pytest.mark.parametrize("form", ["/production/bounds", "/experiment/clearer"])
+def test_the_links_of_a_page_with_a_refused_form_answer(form: str, store: Path) -> None:
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/production"), form) | {"errors": "x", "act": "share"}
+    page = visitor.post(form, fields, status=400)
+    there = [link for link in links(page) if "sort-" in link or "as=" in link]
+    assert len(there) > 20
+    for link in there:
+        assert visitor.client.get(link).status_code == 200, link
 
 
 def test_a_call_of_unknown_price_silences_no_bound_on_the_cost(store: Path) -> None:

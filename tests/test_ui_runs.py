@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 from conftest import problems
 from scripted import ScriptedEndpoint, restless, stage, teachable
-from ui_rig import Visitor, links
+from ui_rig import Visitor, crawl, links
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.store import Store
+from tfgrpo.store.transfer.locations import clone, parse
 from tfgrpo.ui.charts import CurvePoint, chart
 from tfgrpo.ui.pages.runs import output_path
 
@@ -312,3 +313,21 @@ def test_a_server_without_content_shows_no_words_of_attempts_and_calls(folder: P
     assert 'class="answer"' not in page
     assert "not shown here" in bare.get("/group/quick?step=1&problem=line-1", status=404)
     assert "not shown here" in bare.get("/call/anything", status=404)
+    statuses = crawl(bare, most=600) | crawl(bare, "/problem?id=line-1", most=10)
+    assert {path: status for path, status in statuses.items() if status != 200} == {}
+    kinds = {path.partition("?")[0].split("/")[1] for path in statuses}
+    assert kinds >= {"attempts", "evaluation", "problem", "paired"}
+    assert not kinds & {"call", "group", "evaluation-group"}
+
+
+def test_in_a_clone_no_link_leads_to_a_run_that_is_not_there(folder: Path, tmp_path: Path) -> None:
+    """Runs do not travel."""
+    copy = tmp_path / ".tfgrpo" / "store.db"
+    clone(parse(str(folder)), copy, author="ben")
+    visitor = Visitor(copy)
+    page = visitor.get("/version/v1")
+    assert "Attempts at line-" in page
+    assert "<dt>Run</dt><dd>quick</dd>" in page
+    statuses = crawl(visitor)
+    assert {path: status for path, status in statuses.items() if status != 200} == {}
+    assert len(statuses) > 15

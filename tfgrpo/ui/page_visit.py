@@ -91,7 +91,8 @@ class Site:
 @dataclass(slots=True)
 class Visit:
     """One request. `form` has the fields that a POST sent, without the token; `section` is the path
-    of the page of the navigation that it belongs to."""
+    of the page of the navigation that it belongs to; `at` is that of the page that answers, where
+    a form is shown again that was sent elsewhere."""
 
     site: Site
     request: Request
@@ -99,6 +100,8 @@ class Visit:
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
     opened: Store | None = None
     section: str = ""
+    at: str = ""
+    runs: frozenset[str] | None = None
 
     @property
     def store(self) -> Store:
@@ -125,6 +128,12 @@ class Visit:
     def is_fragment(self) -> bool:
         """Whether htmx asks for a part of a page only."""
         return self.request.headers.get("hx-request") == "true"
+
+    def has_run(self, name: str) -> bool:
+        """Returns whether a run is here: runs do not travel with the versions that they made."""
+        if self.runs is None:
+            self.runs = frozenset(run.name for run in self.store.runs.all())
+        return name in self.runs
 
     def path(self, name: str) -> str:
         """Returns a part of the path, such as `revision` of `/library/{revision}`."""
@@ -205,7 +214,7 @@ class Visit:
             query.pop(name, None)
             if value not in (None, ""):
                 query[name] = str(value)
-        return self.request.url.path + (f"?{urlencode(query)}" if query else "")
+        return (self.at or self.request.url.path) + (f"?{urlencode(query)}" if query else "")
 
     async def in_store(self, work: Callable[[Store], T]) -> T:
         """Returns what `work` returns, called with a store in a thread: for a live handler."""

@@ -48,7 +48,7 @@ def show(visit: Visit) -> Response:
     with traffic_of(visit) as traffic:
         page = FoundCalls([], None)
         if traffic is not None:
-            if words and (id := _only(traffic, words)):
+            if words and visit.content and (id := _only(traffic, words)):
                 return visit.done(f"/call/{quote(id)}")
             most = FILED if visit.query("as") else ROWS
             page = _page_of(visit, traffic, which, words, most)

@@ -134,6 +134,7 @@ def show(
 ) -> Response:
     """Answers with the figures of versions, experiments, decisions and calls; above them why a form
     was refused, `about` an experiment or the bounds, whose form has what was written."""
+    visit.at = "/production"
     since, now = visit.query("since", "7d"), time.time_ns() // 1000
     start = parse_time(since, now=now)
     report: ProductionReport | None = None

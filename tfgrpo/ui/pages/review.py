@@ -96,9 +96,8 @@ def _playground(visit: Visit, proposal: Proposal, evidence: list[Evidence]) -> s
     """Returns where both sides are tried on a prompt: the problem that taught the first change,
     where its run is here."""
     query: dict[str, object] = {"a": proposal.base.name, "b": proposal.candidate.name}
-    runs = {run.name for run in visit.store.runs.all()} if visit.content else set()
-    for one in evidence:
-        if one.problem and one.run in runs and one.step is not None:
+    for one in evidence if visit.content else ():
+        if one.problem and one.run and visit.has_run(one.run) and one.step is not None:
             query |= {"run": one.run, "step": one.step + 1, "problem": one.problem}
             break
     return f"/playground?{urlencode(query)}"
@@ -120,7 +119,7 @@ def _facts(visit: Visit, proposal: Proposal) -> list[ProposalFact]:
     are here: a proposal may come from another clone."""
     details = dict(proposal.details)
     run = details.pop("run", None)
-    is_here = run is not None and any(one.name == run for one in visit.store.runs.all())
+    is_here = run is not None and visit.has_run(str(run))
     facts = [] if run is None else [_run_fact("Run", str(run), f"/run/{run}", is_here)]
     problems = details.pop("problems", None)
     parts = {name: details.pop(name, None) for name in PARTS.values()}
