@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -143,6 +144,34 @@ def test_the_links_of_a_page_with_a_refused_form_answer(form: str, store: Path) 
     assert len(there) > 20
     for link in there:
         assert visitor.client.get(link).status_code == 200, link
+
+
+def test_a_version_leads_to_the_calls_that_it_counts(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.")
+    served = [("default", "v1"), ("default", "v2"), ("web shop & more", "v1"), ("default", None)]
+    for n, (library, version) in enumerate([*served, (None, None)]):
+        for again in range(n + 1):
+            add_call(store, f"call-{n}-{again}", 1, library=library, version=version)
+    visitor = Visitor(store)
+    versions = json.loads(visitor.client.get("/production?as=json-versions").text)
+    counts = {one["name"]: one["calls"] for one in versions}
+    assert sorted(counts.values()) == [1, 2, 3, 4, 5]
+    rows = re.findall(
+        r'<th scope="row"><a href="(/calls[^"]*)">([^<]+)</a>', visitor.get("/production")
+    )
+    assert {html.unescape(name) for _, name in rows} == counts.keys()
+    for link, name in rows:
+        listed = visitor.client.get(html.unescape(link) + "&as=json-calls").json()
+        assert len(listed) == counts[html.unescape(name)], name
+
+
+def test_an_empty_time_is_the_usual_one(store: Path) -> None:
+    visitor = Visitor(store)
+    for path in ("/production", "/calls"):
+        usual = re.search(r'name="since" value="(\w+)"', visitor.get(path))
+        assert usual is not None
+        assert f'name="since" value="{usual[1]}"' in visitor.get(f"{path}?since=")
+    assert "Wrote" in visitor.post("/production/collect", {"since": " "})
 
 
 def test_a_call_of_unknown_price_silences_no_bound_on_the_cost(store: Path) -> None:

@@ -200,7 +200,8 @@ class Place(NamedTuple):
 
 class CallFilter(NamedTuple):
     """Which calls are asked for. Times are microseconds; `version` is a name or the beginning of a
-    digest, `below` a bar for the mean score of a `ListedCall`, `after` a place in the list."""
+    digest, `below` a bar for the mean score of a `ListedCall`, `after` a place in the list. A
+    library or a version `none` is that of calls without one."""
 
     since: int = 0
     version: str | None = None
@@ -484,9 +485,12 @@ def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) 
     )
 
 
+NONE, NO_LIBRARY = "none", "no library"
+
+
 def served(call: MeasuredCall) -> str:
     """The library and version that a call was answered under, in words."""
-    return f"{call.library} {call.version}" if call.library else "no library"
+    return f"{call.library} {call.version or NONE}" if call.library else NO_LIBRARY
 
 
 def _known(counts: Iterable[int | None]) -> int | None:

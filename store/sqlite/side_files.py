@@ -504,14 +504,17 @@ def _listing(which: traffic.CallFilter) -> tuple[str, list[object]]:
     after = which.after
     wanted: dict[str, tuple[object, ...]] = {
         "time >= ?": (which.since,),
-        "library = ?": (which.library,),
+        f"coalesce(nullif(library, ''), '{traffic.NONE}') = ?": (which.library,),
         "model = ?": (which.model,),
         "subject = ?": (which.subject,),
         "arm = ?": (which.arm,),
         "key = ?": (which.key,),
         "score < ?": (which.below,),
         "time < ?": (which.until,),
-        "(version = ? or digest glob ?)": (which.version, _begins(which.version)),
+        f"(coalesce(version, '{traffic.NONE}') = ? or digest glob ?)": (
+            which.version,
+            _begins(which.version),
+        ),
         "trace glob ?": (_begins(which.trace),),
         "(status >= 400 or status = 0)": () if which.failed else (None,),
         "feedback > 0": () if which.with_feedback else (None,),

@@ -22,6 +22,7 @@ from tfgrpo.ui.shown_project import number_in, traffic_of
 from tfgrpo.ui.sortable_tables import Column, as_file, files
 
 ROWS = 50
+SINCE = "30d"
 FILED = 100_000
 """Calls of a file: of more, none is written, as a file does not say that it is a part."""
 COLUMNS: tuple[Column[ListedCall], ...] = (
@@ -61,7 +62,7 @@ def show(visit: Visit) -> Response:
         "calls.html",
         title="Calls",
         wanted=words,
-        since=visit.query("since", "30d"),
+        since=visit.query("since").strip() or SINCE,
         until=visit.query("until"),
         which=which,
         below=visit.query("below"),
@@ -83,7 +84,7 @@ def filter_of(visit: Visit) -> CallFilter:
         raise BadForm("the address names no place in the list of calls")
     until = visit.query("until")
     return CallFilter(
-        since=parse_time(visit.query("since", "30d"), now=now),
+        since=parse_time(visit.query("since").strip() or SINCE, now=now),
         until=parse_time(until, now=now, end=True) if until else None,
         version=visit.query("version") or None,
         library=visit.query("library") or None,

@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -38,7 +39,14 @@ from tfgrpo.production.rollback import (
     rollback,
 )
 from tfgrpo.store.activity.decisions import Decision, decisions
-from tfgrpo.store.activity.traffic import CallFilter, ListedCall, LiveFigures, traffic_path
+from tfgrpo.store.activity.traffic import (
+    NO_LIBRARY,
+    NONE,
+    CallFilter,
+    ListedCall,
+    LiveFigures,
+    traffic_path,
+)
 from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
@@ -52,6 +60,7 @@ from tfgrpo.ui.sortable_tables import Column, table
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 
+SINCE = "7d"
 CALLS = 10
 ENDED = 10
 DECISIONS = 20
@@ -135,7 +144,7 @@ def show(
     """Answers with the figures of versions, experiments, decisions and calls; above them why a form
     was refused, `about` an experiment or the bounds, whose form has what was written."""
     visit.at = "/production"
-    since, now = visit.query("since", "7d"), time.time_ns() // 1000
+    since, now = visit.query("since").strip() or SINCE, time.time_ns() // 1000
     start = parse_time(since, now=now)
     report: ProductionReport | None = None
     calls, lost = list[ListedCall](), 0
@@ -168,6 +177,7 @@ def show(
         limits=limits,
         spent=spent,
         nearly=NEARLY,
+        calls_of=calls_of,
         seen=seen,
         calls=calls,
         lost=lost,
@@ -238,6 +248,15 @@ def _label(move: Rollout) -> str:
 def _library_and_number(name: str) -> tuple[str, int]:
     library, _, version = name.rpartition(" ")
     return library, int(version[1:]) if version[1:].isdecimal() else -1
+
+
+def calls_of(name: str, since: str) -> str:
+    """Returns the address of the calls that the figures of a library and version count."""
+    library, _, version = name.rpartition(" ")
+    which = {"library": library, "version": version}
+    if name == NO_LIBRARY:
+        which = {"library": NONE}
+    return f"/calls?{urlencode({'since': since, **which})}"
 
 
 def _charts(
@@ -344,7 +363,7 @@ def go_back(visit: Visit) -> Response:
 
 def collect(visit: Visit) -> Response:
     """Turns calls that went wrong into problems to train on, as `tfgrpo collect` does."""
-    start = parse_time(visit.field("since", "7d"), now=time.time_ns() // 1000)
+    start = parse_time(visit.field("since").strip() or SINCE, now=time.time_ns() // 1000)
     request = collection.CollectRequest((), CallFilter(start))
     project = project_of(visit)
     collected = collection.collect(visit.store, project, request)
