@@ -174,6 +174,46 @@ def test_an_empty_time_is_the_usual_one(store: Path) -> None:
     assert "Wrote" in visitor.post("/production/collect", {"since": " "})
 
 
+def test_what_is_set_again_or_taken_back_is_the_number_that_was(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.")
+    exact = Bounds(0.07, 1 / 3, 1234567, 1e-7, 0.1 + 0.2)
+    with Store.open(store) as opened:
+        set_bounds(opened, exact, seen=0)
+    visitor = Visitor(store)
+    page = visitor.get("/production")
+    assert re.search(r'name="errors"[^>]* value="7"', page)
+    values = re.findall(r'<input name="(\w+)" size="\d" inputmode="decimal" value="([^"]*)"', page)
+    fields = form_of(page, "/production/bounds") | dict(values)
+    visitor.post("/production/bounds", fields)
+    with Store.open(store) as opened:
+        assert bounds(opened) == (exact, 2)
+    page = visitor.post("/production/bounds", {"seen": "2"})
+    visitor.post(*line(page))
+    with Store.open(store) as opened:
+        assert bounds(opened) == (exact, 4)
+
+
+def test_a_share_is_said_and_taken_back_as_it_is(store: Path) -> None:
+    visitor = Visitor(store)
+
+    def changed(share: str) -> str:
+        fields = form_of(visitor.get("/production"), "/experiment/clearer")
+        return visitor.post(
+            "/experiment/clearer", fields | {"act": "share", "share": share, "why": "x"}
+        )
+
+    page = changed("0.5")
+    assert "which 0.5 % of the traffic" in page
+    assert "from 20% to 0.5%" in page
+    assert "for 0.5 % of the traffic" in visitor.get("/")
+    changed("12.3456789")
+    page = visitor.get("/production")
+    assert re.search(r'name="share"[^>]* value="12.3456789"', page)
+    visitor.post(*line(changed("7")))
+    with Store.open(store) as opened:
+        assert experiment(opened, "clearer").share == 12.3456789 / 100
+
+
 def test_a_call_of_unknown_price_silences_no_bound_on_the_cost(store: Path) -> None:
     (store.parent.parent / "tfgrpo.toml").write_text("[prices.m]\nprompt = 1e4\ncompletion = 1e4\n")
     visitor = Visitor(store)

@@ -34,6 +34,15 @@ def iso(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
 
 
+def typed(value: float | None, times: float = 1) -> str:
+    """The shortest number that stands in a form for a value, and is that value again when it is
+    read; `times` 100 for percent. Nothing for what is unknown."""
+    if value is None:
+        return ""
+    short = f"{times * value:.15g}"
+    return short if float(short) / times == value else repr(float(times * value))
+
+
 def plural(count: int, noun: str) -> str:
     """`1 group`, `2 groups`."""
     if count != 1:

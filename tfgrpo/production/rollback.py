@@ -110,17 +110,23 @@ def in_force_since(store: Store, branch: str) -> int:
     return since
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
 def decided_move(store: Store, decision: Decision) -> DecidedMove:
     """Returns from what to what a decision about production went; dashes where it moved nothing."""
     content = decision.content
     action = str(content.get("action", ""))
     if action == "start":
-        share = f"{float(content['share']):.0%}"
+        share = _percent(float(content["share"]))
         control = f"{content['control']} ({_named(store, content['control_digest'])})"
         candidate = f"{content['candidate']} ({_named(store, content['candidate_digest'])})"
         return DecidedMove(action, control, f"{candidate}, which {share} get")
     if action == "share":
-        return DecidedMove(action, f"{float(content['was']):.0%}", f"{float(content['share']):.0%}")
+        return DecidedMove(
+            action, _percent(float(content["was"])), _percent(float(content["share"]))
+        )
     if "from_digest" in content:
         return DecidedMove(action, str(content["from"]), str(content["to"]))
     if "from" in content:

@@ -26,6 +26,7 @@ from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.production import show as show_production
 from tfgrpo.ui.shown_project import branches_of_people, number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
+from tfgrpo.wording import typed
 
 METRICS = ("score", *MEASURES)
 
@@ -95,7 +96,7 @@ def _decided(visit: Visit, running: Experiment) -> Response:
     if act == "share":
         after = change_share(store, running.name, _share(visit), why=why)
         words = f"{100 * after.share:g} % get the candidate of {after.name}"
-        return visit.done("/production", words, _act(after, "share", f"{100 * running.share:g}"))
+        return visit.done("/production", words, _act(after, "share", typed(running.share, 100)))
     if act not in acts:
         raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
     after = acts[act](store, running.name, why=why)

@@ -58,7 +58,7 @@ from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.shown_project import branches_of_people, number_in, project_of, traffic_of
 from tfgrpo.ui.sortable_tables import Column, table
 from tfgrpo.ui.visitor_sessions import Act
-from tfgrpo.wording import plural
+from tfgrpo.wording import plural, typed
 
 SINCE = "7d"
 CALLS = 10
@@ -285,9 +285,9 @@ def bound(visit: Visit) -> Response:
         set_bounds(visit.store, Bounds(**values), seen=seen)
     except TfgrpoError as refusal:
         return show(visit, refusal)
-    old = before._replace(errors=None if before.errors is None else 100 * before.errors)
     fields = [
-        (name, "" if value is None else f"{value:g}") for name, value in old._asdict().items()
+        (name, typed(value, 100 if name == "errors" else 1))
+        for name, value in before._asdict().items()
     ]
     undo = Act("/production/bounds", (("seen", str(seen + 1)), *fields))
     return visit.done("/production#alerts", "The bounds are set", undo)
