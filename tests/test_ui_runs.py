@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 from conftest import problems
 from scripted import ScriptedEndpoint, restless, stage, teachable
-from ui_rig import Visitor, crawl, links
+from ui_rig import Visitor, crawl, links, store_at
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.runs.attempts import run_attempts
-from tfgrpo.store import Store
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.transfer.locations import clone, parse
 from tfgrpo.ui.charts import CurvePoint, chart
 from tfgrpo.ui.pages.runs import output_path
@@ -318,6 +319,27 @@ def test_a_server_without_content_shows_no_words_of_attempts_and_calls(folder: P
     kinds = {path.partition("?")[0].split("/")[1] for path in statuses}
     assert kinds >= {"attempts", "evaluation", "problem", "paired"}
     assert not kinds & {"call", "group", "evaluation-group"}
+
+
+def test_every_evaluation_has_links_to_those_that_are_nearest(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    with Store.open(store) as opened:
+        for n in range(20):
+            opened.commit("main", [Operation("ADD", text=f"Lesson {n}.")], message=f"{n}")
+        for n in range(20):
+            config = {"samples": 1, "temperature": 0.7, "max_tokens": 9, "seed": 0}
+            summary = {"mean": [0.5, 0.4, 0.6], "unscored": 0}
+            scores = [Score("p", 0, None, 1.0, "1")]
+            opened.runs.put_evaluation(n, "held.jsonl", "a" * 64, config, summary, scores)
+    page = Visitor(store).get("/evaluations")
+    beside: dict[int, list[int]] = {}
+    for other, one in re.findall(r'href="/paired/(\d+)/(\d+)/', page):
+        beside.setdefault(int(one), []).append(int(other))
+    assert beside[0] == list(range(1, 13))
+    assert beside[19] == list(range(7, 19))
+    assert beside[10] == [*range(4, 10), *range(11, 17)]
+    assert {len(others) for others in beside.values()} == {12}
+    assert len(beside) == 20
 
 
 def test_in_a_clone_no_link_leads_to_a_run_that_is_not_there(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -16,17 +17,21 @@ from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluat
 from tfgrpo.ui.sortable_tables import Column, Table, as_file, table
 
 OUTCOMES = ("", "won", "lost", "even")
+BESIDE = 12
+"""Versions that each is shown beside."""
 MOST = 500
 """Problems on a page."""
 
 
 class Conditions(NamedTuple):
-    """Evaluations that can be compared: the same problems, model, prompt and sampling."""
+    """Evaluations that can be compared: the same problems, model, prompt and sampling. `beside` has
+    the versions that each version is shown beside."""
 
     dataset: str
     model: str
     words: str
     evaluations: Table[Evaluation]
+    beside: dict[int, list[int]]
 
 
 def _mean(one: Evaluation) -> Any:
@@ -67,10 +72,23 @@ def listed(visit: Visit) -> Response:
             str(ones[-1].config.get("model", "")),
             conditions_words(ones[-1].config),
             table(visit, sorted(ones, key=lambda one: one.version), SCORES, _key(digest)),
+            _nearest([one.version for one in ones]),
         )
         for digest, ones in sorted(groups.items(), key=lambda group: -group[1][-1].time)
     ]
     return visit.render("evaluations.html", title="Evaluations", found=conditions)
+
+
+def _nearest(versions: Sequence[int]) -> dict[int, list[int]]:
+    """Returns version → the versions that are nearest to it in their order, in that order."""
+    ordered = sorted(set(versions))
+
+    def around(at: int) -> list[int]:
+        places = range(max(0, at - BESIDE), min(len(ordered), at + BESIDE + 1))
+        nearest = sorted(places, key=lambda place: abs(place - at))[1 : BESIDE + 1]
+        return [ordered[place] for place in sorted(nearest)]
+
+    return {version: around(at) for at, version in enumerate(ordered)}
 
 
 def _key(digest: str) -> str:
