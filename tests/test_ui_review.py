@@ -157,9 +157,10 @@ def test_a_conflict_form_that_is_refused_has_all_that_was_chosen(tmp_path: Path)
     assert chosen(page) == sides
     assert not re.search(r"Later 1\.</textarea>", page), "what was taken out stays out"
     mine = whole | {f"words-{ids[1]}": "Mine.", "why": "In doubt."}
-    page = visitor.post("/review/undo", mine | {"seen": "1"}, status=409)
-    assert "meanwhile" in page
-    assert chosen(page) == sides
+    for onto in (whole["onto"], "v1"):
+        page = visitor.post("/review/undo", mine | {"seen": "1", "onto": onto}, status=409)
+        assert "meanwhile" in page
+        assert chosen(page) == sides
     assert ">Mine.</textarea>" in page
     assert 'value="In doubt."' in page
     assert "waits again" in visitor.post("/review/undo", mine)

@@ -33,7 +33,8 @@ def undo(visit: Visit) -> Response:
     except MergeConflict as refusal:
         return _to_be_decided(visit, proposal, refusal.conflicts)
     except TfgrpoError as refusal:
-        conflicts = conflicts_of(store, proposal) if resolve is not None else ()
+        is_chosen = resolution(visit) is not None
+        conflicts = conflicts_of(store, proposal) if is_chosen else ()
         if conflicts:
             return _to_be_decided(visit, proposal, conflicts, refusal)
         return show_proposal(visit, proposal, refusal=refusal)
