@@ -21,6 +21,7 @@ from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.store import Store
+from tfgrpo.wording import percent
 
 if TYPE_CHECKING:
     from tfgrpo.production.experiment_evidence import Compared, Evidence
@@ -89,7 +90,7 @@ def start(app: App, given: Given) -> None:
     started = records.start(app.store, given.name, arms, share, plan, why=given.why)
     versions = _versions(app.store, started)
     printing.echo(
-        f"experiment {given.name}: {_percent(started.share)} of subjects get {candidate} "
+        f"experiment {given.name}: {percent(started.share)} of subjects get {candidate} "
         f"({versions[1]}), the others {given.control} ({versions[0]})"
     )
 
@@ -110,7 +111,7 @@ def list_(app: App, as_json: bool) -> None:
     for one in listed:
         candidate = f"{one.candidate.revision} ({_versions(store, one)[1]})"
         arms = (one.control.revision, candidate, printing.age(one.started))
-        rows.append((one.name, _state(store, one), _percent(one.share), *arms))
+        rows.append((one.name, _state(store, one), percent(one.share), *arms))
     lines = ["no experiments yet; start one with `tfgrpo experiment start`"]
     if rows:
         header = ("name", "state", "share", "control", "candidate", "started")
@@ -160,7 +161,7 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
       tfgrpo experiment share shorter 0 --why "over the weekend"
     """
     changed = records.change_share(app.store, name, parse_share(share), why=why)
-    printing.echo(f"experiment {name}: {_percent(changed.share)} of subjects get the candidate")
+    printing.echo(f"experiment {name}: {percent(changed.share)} of subjects get the candidate")
 
 
 @experiment.command()
@@ -301,10 +302,6 @@ def _state(store: Store, experiment: Experiment) -> str:
     return "paused" if paused else records.RUNNING
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:g}%"
-
-
 def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
     control, candidate = _versions(store, experiment)
     return {
@@ -328,7 +325,7 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     branch = printing.shown(experiment.control.revision)
     yield (
         f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
-        f"{printing.age(experiment.started)}: {_percent(experiment.share)} of subjects get "
+        f"{printing.age(experiment.started)}: {percent(experiment.share)} of subjects get "
         f"{printing.shown(experiment.candidate.revision)} ({candidate}), the others "
         f"{branch} ({control}){auto}"
     )
@@ -395,7 +392,7 @@ def rollout(app: App, given: Given) -> None:
     arms = control, candidate_of(store, given.candidate)
     share = parse_share(given.share)
     begun = records.start(store, name, arms, share, plan, why=given.why)
-    printing.echo(f"rollout {name}: {100 * begun.share:g}% of subjects get {given.candidate}")
+    printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")
     last = ""
     try:
         for shown in watch(store, name, until):

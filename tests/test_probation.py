@@ -25,10 +25,12 @@ from store_helpers import fixed
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.collector import Collector, Race
+from tfgrpo.learn.crossfit import Choosing
 from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
 from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.groups import Gathering
@@ -39,7 +41,7 @@ from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
-from tfgrpo.runs.run_versions import pool_branch, pool_versions
+from tfgrpo.runs.run_versions import Gain, pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
 from tfgrpo.store import Library, Operation, Store
@@ -265,11 +267,18 @@ def test_what_was_measured_of_a_text_is_no_evidence_of_what_a_person_made_of_it(
                 store.commit("main", [again], message="by hand")
         return Decisions((), (), ())
 
+    def measures(_: object, __: object, choosing: Choosing, *___: object) -> Gain:
+        starts.append(choosing.start)
+        return Gain(Estimate(0.1, 0.0, 0.2, 16))
+
+    starts: list[tuple[str, ...]] = []
     monkeypatch.setattr(ByChance, "decide", watches)
+    monkeypatch.setattr("tfgrpo.learn.measure.crossfitted", measures)
     desk.prepare()
     with ScriptedEndpoint(planted) as server:
         desk.train(server)
     assert counts[:5] == [48, 96, 144, 48, 96]
+    assert starts == [()], "of neither text is it known what it would cost to lose it"
 
 
 def test_a_candidate_that_a_person_adds_is_tried_as_the_others(make: Callable[..., Desk]) -> None:
@@ -456,6 +465,12 @@ def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]
     figures = {json.dumps(event.evidence["effect"]) for event in added if event.evidence}
     assert len(figures) == 1
     assert json.loads(figures.pop())[1] > 0.1
+    with Store.open(desk.path) as store:
+        known = [one.credit for one in credits(store, store.tip("main"))]
+    assert len(known) == 8
+    assert len(set(known)) == 1, "they were shown or hidden as one"
+    assert known[0] is not None
+    assert known[0].low > 0 < known[0].absent
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tfgrpo.domains.base import Domain
 from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import HALF_A_CHARACTER, SettingsError
 from tfgrpo.tools.toolbox import ToolSettings
 
 FILE = "tfgrpo.toml"
@@ -249,7 +249,7 @@ def build(
         except UnicodeEncodeError:
             raise SettingsError(
                 f"{name}: it is not valid Unicode",
-                hint="part of a character is missing (a lone surrogate)",
+                hint=HALF_A_CHARACTER,
             ) from None
     if values.get("domain", domains.DEFAULT) != domains.DEFAULT:
         domain = find_domain(str(values["domain"]))

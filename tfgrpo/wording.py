@@ -34,6 +34,11 @@ def iso(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
 
 
+def percent(share: float) -> str:
+    """A share as it was set, with as many digits as that had: `0.5%`."""
+    return f"{100 * share:g}%"
+
+
 def typed(value: float | None, times: float = 1) -> str:
     """The shortest number that stands in a form for a value, and is that value again when it is
     read; `times` 100 for percent. Nothing for what is unknown."""

@@ -82,8 +82,11 @@ class Measurement:
         seen = dict.fromkeys(
             name for several in attempts.values() for one in several for name in one.belongs
         )
-        start = tuple(factors(base))
-        names = [name for name in seen if of_name(name) not in start and self._is_own(name)]
+        of_base = factors(base)
+        names = [name for name in seen if of_name(name) not in of_base and self._is_own(name)]
+        # Of a text that was changed on the way nothing is known by its name alone: it counts as is.
+        changed = {e.id for e in base if self._texts.get(e.id, e.text) != e.text}
+        start = tuple(name for name in of_base if name not in changed)
         first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
         rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
         choosing = Choosing(rule, rivals.compatible, start)

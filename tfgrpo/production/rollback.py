@@ -11,6 +11,7 @@ from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
+from tfgrpo.wording import percent
 
 ROLLBACK = "rollback"
 
@@ -110,23 +111,17 @@ def in_force_since(store: Store, branch: str) -> int:
     return since
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:g}%"
-
-
 def decided_move(store: Store, decision: Decision) -> DecidedMove:
     """Returns from what to what a decision about production went; dashes where it moved nothing."""
     content = decision.content
     action = str(content.get("action", ""))
     if action == "start":
-        share = _percent(float(content["share"]))
+        share = percent(float(content["share"]))
         control = f"{content['control']} ({_named(store, content['control_digest'])})"
         candidate = f"{content['candidate']} ({_named(store, content['candidate_digest'])})"
         return DecidedMove(action, control, f"{candidate}, which {share} get")
     if action == "share":
-        return DecidedMove(
-            action, _percent(float(content["was"])), _percent(float(content["share"]))
-        )
+        return DecidedMove(action, percent(float(content["was"])), percent(float(content["share"])))
     if "from_digest" in content:
         return DecidedMove(action, str(content["from"]), str(content["to"]))
     if "from" in content:
