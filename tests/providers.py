@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from listening import Listener
+
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.server import Proxy
 from tfgrpo.proxy.worker_processes import run_loop
@@ -38,10 +40,9 @@ class Provider:
     received: list[Received] = field(default_factory=list)
 
     def __enter__(self) -> Provider:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self.connections = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._count)
+        self.port = self._listener.port
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,12 +52,9 @@ class Provider:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.connections += 1
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _count(self, connection: socket.socket) -> None:
+        self.connections += 1
+        self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):

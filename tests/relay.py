@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from listening import Listener
+
 
 class Relay:
     """A context manager; `port` is where it listens."""
@@ -20,12 +22,11 @@ class Relay:
         self._target = str(cluster / ".s.PGSQL.5432")
         self._passes = threading.Event()
         self._passes.set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
 
     def __enter__(self) -> Relay:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._serve)
+        self.port = self._listener.port
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,20 +57,17 @@ class Relay:
                 one.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                self._passes.wait()
-                there = socket.socket(socket.AF_UNIX)
-                try:
-                    there.connect(self._target)
-                except OSError:  # the database is away
-                    here.close()
-                    continue
-                self._open += [here, there]
-                for pair in ((here, there), (there, here)):
-                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+    def _serve(self, here: socket.socket) -> None:
+        self._passes.wait()
+        there = socket.socket(socket.AF_UNIX)
+        try:
+            there.connect(self._target)
+        except OSError:  # the database is away
+            here.close()
+            return
+        self._open += [here, there]
+        for pair in ((here, there), (there, here)):
+            threading.Thread(target=self._pass, args=pair, daemon=True).start()
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

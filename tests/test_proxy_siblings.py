@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listening import Listener
 from providers import Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, answer, store
 from proxy_fixtures import counting_provider as provider
@@ -340,26 +341,17 @@ class Dripping:
     of it waits for ever."""
 
     def __enter__(self) -> Dripping:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/hook"
         self.asked, self._end = 0, threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._drip)
+        self.url = f"http://127.0.0.1:{self._listener.port}/hook"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._listener.close()
 
-    def _accept(self) -> None:
-        try:
-            while True:
-                connection, _ = self._listener.accept()
-                self.asked += 1
-                threading.Thread(target=self._drip, args=(connection,), daemon=True).start()
-        except OSError:
-            return
-
     def _drip(self, connection: socket.socket) -> None:
+        self.asked += 1
         with connection:
             try:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import Self
 
+from listening import Listener
+
 HERE = Path(__file__).parent / "providers"
 AUTHORITY = HERE / "ca.pem"
 
@@ -42,21 +44,14 @@ class Front:
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._serve)
+        self.port = self._listener.port
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
