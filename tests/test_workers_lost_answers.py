@@ -34,11 +34,13 @@ SEEDS = [int(seed) for seed in os.environ.get("TFGRPO_LOST_ANSWERS", "1").split(
 
 class Losses:
     """Statements of drivers and workers that do not reach the queue, or whose answer is lost after
-    the database did what it says. Those of a driver that is `dead` never get there."""
+    the database did what it says: one each of so many in a row. Those of a driver that is `dead`
+    never get there."""
 
-    def __init__(self, seed: int, rate: float) -> None:
-        self.chance, self.rate = random.Random(seed), rate
+    def __init__(self, seed: int, of: int) -> None:
+        self.chance, self.of = random.Random(seed), of
         self.lost: Counter[str] = Counter()
+        self._dealt: list[str] = []
         self.dead: set[PsycopgConnector] = set()
         self.drivers: set[PsycopgConnector] = set()
 
@@ -51,16 +53,24 @@ class Losses:
     def kill_drivers(self) -> None:
         self.dead |= self.drivers
 
+    def _fate(self) -> str:
+        if not self.of:
+            return ""
+        if not self._dealt:
+            self._dealt = ["asked", "answers", *[""] * (self.of - 2)]
+            self.chance.shuffle(self._dealt)
+        return self._dealt.pop()
+
     def _losing(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         async def execute(connector: PsycopgConnector, query: str, **values: Any) -> Any:
             if connector._pool_args["kwargs"]["application_name"] == "tfgrpo driver":
                 self.drivers.add(connector)
-            dice = self.chance.random()
-            if connector in self.dead or dice < self.rate:
+            fate = self._fate()
+            if connector in self.dead or fate == "asked":
                 self.lost["asked"] += 1
                 raise exceptions.ConnectorException("the statement did not get there")
             answer = await inner(connector, query, **values)
-            if connector in self.dead or dice < 2 * self.rate:
+            if connector in self.dead or fate == "answers":
                 self.lost["answers"] += 1
                 raise exceptions.ConnectorException("the answer was lost")
             return answer
@@ -108,7 +118,7 @@ async def disturb(folder: Path, file: str, losses: Losses, deaths: int) -> None:
                 assert deaths, "the run makes no progress"
                 deaths -= 1
         finally:
-            losses.rate = 0.0
+            losses.of = 0
             for one in crew:
                 one.stop()
             await asyncio.gather(*working)
@@ -120,7 +130,7 @@ def test_lost_answers_and_dying_drivers_hold_nothing_up_and_repay_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = Timed(restless)
-    losses = Losses(seed, 0.04)
+    losses = Losses(seed, of=16)
     alone = str(tmp_path / "alone.db")
     with ScriptedEndpoint(restless) as server:
         prepare(tmp_path, alone, server.base_url)
