@@ -23,9 +23,11 @@ from scripted import (
 from test_gate import BAD
 
 import tfgrpo
-from tfgrpo.evaluation.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress, figures
+from tfgrpo.learn import best_version
 from tfgrpo.learn.best_version import _means
 from tfgrpo.notices import Notice, RunStarted, StepFinished
+from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.fsck import fsck
 
@@ -183,3 +185,27 @@ def test_a_library_is_no_better_for_a_hard_problem_that_was_not_judged_under_it(
     versions = [SimpleNamespace(number=number) for number in judged]
     means = _means(SimpleNamespace(runs=runs), versions, SimpleNamespace(key=""))  # type: ignore[arg-type]
     assert means == {1: pytest.approx(0.75), 2: pytest.approx(0.9)}
+
+
+def test_what_is_printed_of_a_choice_is_what_it_was_chosen_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the problems that all were judged on v2 is better than the empty library; over its own
+    it has a lower mean."""
+    models = SimpleNamespace(model="m")
+    settings = SimpleNamespace(data="d", models=models, temperature=0.3)
+    run: Any = SimpleNamespace(base=0, name="r")
+    task: Any = SimpleNamespace(settings=settings, key="ab" * 32, conditions={})
+    with Store.init(tmp_path / "store.db") as store:
+        versions = [
+            store.commit("main", [Operation("ADD", text=f"t{n}")], message="m") for n in range(2)
+        ]
+        rewards = {0: (1.0, 0.0, None), 1: (1.0, 0.0, 0.0), 2: (1.0, 1.0, 0.0, 0.0, 0.0)}
+        for number, given in rewards.items():
+            rows = [Score(f"p{n}", 0, None, reward, "a") for n, reward in enumerate(given)]
+            summary = {"samples": 1, **figures(rows)}
+            store.runs.put_evaluation(number, "d", task.key, {"samples": 1}, summary, rows)
+        for name in ("_candidates", "versions_of"):
+            monkeypatch.setattr(best_version, name, lambda *_: versions)
+        choice = str(best_version.read_choice(store, run, task))
+    assert "v2, the last (1.000; the empty one 0.500;" in choice

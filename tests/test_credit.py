@@ -9,14 +9,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Cli, problems
 from desk import Desk, made
 from scripted import ScriptedEndpoint, comparison_of, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects
+from tfgrpo.evaluation.credit import Credited, Observation, _chunk, credits, estimate_effects
+from tfgrpo.rendering.experience_texts import EXAMPLES
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.runs import RewardRow
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}
 
@@ -101,6 +104,19 @@ def test_what_was_always_there_has_no_estimate() -> None:
     assert estimate_effects(observations(5, problems=1)) == [], (
         "one problem tells nothing about others"
     )
+
+
+def test_examples_that_were_left_out_one_by_one_tell_nothing_of_all_together() -> None:
+    """A person's examples are factors of their own where others are on probation beside them."""
+    belongs = json.dumps(["one", EXAMPLES, "lesson"])
+    rows = [
+        RewardRow(0, "p", sample, 1, 1.0, json.dumps(without), belongs, "")
+        for sample, without in enumerate((["one"], [EXAMPLES], [], ["lesson"]))
+    ]
+    library = np.arange(2), {EXAMPLES: 0, "lesson": 1}, {"one"}
+    chunk = _chunk(("", 0, ("r", 1)), library, rows)
+    assert chunk.known.tolist() == [0, 4]
+    assert chunk.present[:, 1].tolist() == [1, 1, 1, 0]
 
 
 HELPS, HARMS, IDLE = "When it is hard, add one.", "When in doubt, stop early.", "Write tidily."

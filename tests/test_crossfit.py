@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -22,6 +23,7 @@ from tfgrpo.learn.advantage import Advantages, Observation
 from tfgrpo.learn.assign import Belonging, hidden, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
 from tfgrpo.learn.decide import ByChance, Rule
+from tfgrpo.learn.rivals import challenger
 from tfgrpo.runs.run_versions import Gain, recorded_gain
 from tfgrpo.store import Store
 
@@ -209,6 +211,23 @@ def test_it_is_told_of_what_nothing_is_known_elsewhere() -> None:
     gain = crossfitted(early, ["a"], Choosing(rule, set), Quarter(), 0)
     assert (gain.unknown, gain.estimate.mean > 0) == (1, True)
     assert crossfitted(found, ["a"], Choosing(rule, set), Quarter(), 0).unknown == 0
+
+
+def test_a_challenger_is_known_where_what_it_stands_in_for_belongs() -> None:
+    class Places(Quarter):
+        def is_near(self, experience: str, problem: str) -> bool:
+            return experience == "y" or super().is_near(experience, problem)
+
+    dice, name = random.Random(1), challenger("x", "y", "words")
+    found: dict[str, list[Observation]] = {}
+    for step, problem, sample in product(range(4), map(str, range(24)), range(6)):
+        shown = {name, "y"} if sample % 3 == 0 else {"y"} if dice.random() > 0.15 else set()
+        reward = float(dice.random() < (0.8 if name in shown else 0.3))
+        one = Observation(f"{step}/{problem}", ("y", name), frozenset(shown), reward)
+        found.setdefault(problem, []).append(one)
+    choosing = Choosing(lambda step: ByChance(), set, ("y",))
+    gain = crossfitted(found, [name], choosing, Places(), 0)
+    assert (gain.estimate.mean > 0.1, gain.unknown) == (True, 0)
 
 
 def test_every_problem_is_in_one_fold_by_the_seed() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -57,10 +57,12 @@ class RecordedAttempts:
         ]
         """The steps that there are attempts of, in the order in which they are read."""
         units: dict[int, list[str]] = {}
+        self._examples: dict[int, set[str]] = {}
         for one in self.steps:
             if one.version not in units:
                 library = store.library(store.version(one.version))
                 units[one.version] = list(dict.fromkeys(map(unit, library)))
+                self._examples[one.version] = {e.id for e in library if is_example(e.text)}
         self._ids = sorted({name for names in units.values() for name in names})
         places = {name: place for place, name in enumerate(self._ids)}
         self._columns = {
@@ -114,17 +116,19 @@ class RecordedAttempts:
                 groups.setdefault(row.kind or "" if apart else "", []).append(row)
         places = {id: place for place, id in enumerate(ids)}
         for group, some in groups.items():
-            yield _chunk((group, part, lot), columns, places, some)
+            yield _chunk((group, part, lot), (columns, places, self._examples[lot[1]]), some)
 
 
 def _chunk(
     of: tuple[str, int, tuple[str, int]],
-    columns: Places,
-    places: Mapping[str, int],
+    library: tuple[Places, Mapping[str, int], Collection[str]],
     rows: Sequence[RewardRow],
 ) -> Chunk:
-    """What some attempts of one library were shown. A candidate that was not tried at a problem was
-    in no prompt there, and nothing is known of it; where some are tried, no word of it is none."""
+    """What some attempts of one library, its columns, their places and the ids of its examples,
+    were shown. A candidate that was not tried at a problem was in no prompt there, and nothing is
+    known of it; where some are tried, no word of it is none. Attempts that left examples out one
+    by one, beside others on probation, tell nothing of all of them together."""
+    columns, places, examples = library
     present = np.ones((len(rows), len(columns)))
     known = np.full(len(columns), float(len(rows)))
     tried: dict[str | None, list[int]] = {}
@@ -140,6 +144,8 @@ def _chunk(
     untried: list[int] = []
     for belongs, numbers in tried.items() if tried.keys() != {None} else ():
         there = {name.partition(" ")[0] for name in json.loads(belongs or "[]")}
+        if not there.isdisjoint(examples):
+            there.discard(EXAMPLES)
         out = [place for id, place in places.items() if id not in there]
         untried += out * len(numbers)
         at += [number for number in numbers for _ in out]

@@ -8,7 +8,7 @@ scores are evaluations on record, so a run that is killed here asks for nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -25,19 +25,16 @@ from tfgrpo.wording import sampled
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The version that was chosen, the run's last one, and the scores: the chosen one's first."""
+    """The version that was chosen, the run's last one, the scores, the chosen one's first, and what
+    it was chosen by: the mean reward of each library, by its version's number."""
 
     version: Version
     last: Version
     scores: Scores
-
-    @property
-    def empty_mean(self) -> float:
-        """The empty library's mean reward on the same attempts."""
-        return next(one.mean for one in self.scores.libraries if one.version.number == 0)
+    means: Mapping[int, float]
 
     def __str__(self) -> str:
-        mean, none = self.scores.mean, self.empty_mean
+        mean, none = self.means[self.version.number], self.means[0]
         if mean < none:
             return (
                 f"warning: the best library of the run, {self.version.name}, scored below the "
@@ -91,13 +88,14 @@ async def choose_version(
 
 def read_choice(store: Store, run: Run, task: EvalTask) -> Choice | None:
     """A run's choice from the scores on record; None where it had none to make."""
-    candidates = _candidates(store, run)
+    candidates, empty = _candidates(store, run), store.version(0)
     known = [v for v in candidates if store.runs.evaluation(v.number, task.key) is not None]
-    if len(known) < 2:
+    if len(known) < 2 or store.runs.evaluation(empty.number, task.key) is None:
         return None
-    means = _means(store, known, task)
+    means = _means(store, [*known, empty], task)
     ranked = sorted(known, key=lambda v: (means[v.number], v.number), reverse=True)
-    return Choice(ranked[0], versions_of(store, run)[-1], read_scores(store, ranked, task))
+    scores = read_scores(store, ranked, task)
+    return Choice(ranked[0], versions_of(store, run)[-1], scores, means)
 
 
 def _means(store: Store, versions: Sequence[Version], task: EvalTask) -> dict[int, float]:

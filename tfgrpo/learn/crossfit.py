@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeAlias
 from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Observation, overall
 from tfgrpo.learn.decide import Rule
-from tfgrpo.learn.rivals import Nearness, of_name
+from tfgrpo.learn.rivals import Nearness, of_name, tried_at
 from tfgrpo.runs.run_versions import Gain
 from tfgrpo.store.canonical import digest
 
@@ -78,7 +78,7 @@ def crossfitted(
         for name in own
         if name not in choosing.start
         and name + ELSEWHERE not in seen
-        and not all(known.is_near(of_name(name), problem) for problem in attempts)
+        and not all(tried_at(known, name, problem) for problem in attempts)
     ]
     return Gain(Estimate(mean, mean - half, mean + half, problems), len(unknown))
 
@@ -134,7 +134,7 @@ def gains(attempts: Attempts, changed: Mapping[str, int], known: Nearness) -> li
             for problem, there in attempts.items()
             if problem not in teachers and (effect := within_groups(there, called)) is not None
         }
-        places = sum(known.is_near(id, problem) is near for problem in attempts)
+        places = sum(tried_at(known, name, problem) is near for problem in attempts)
         for problem, effect in effects.items():
             values[problem] += sign * effect * max(places, len(effects)) / len(effects)
     return list(values.values())

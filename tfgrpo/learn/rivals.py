@@ -126,8 +126,7 @@ class Rivals:
 
     def is_near(self, candidate: str, problem: str) -> bool:
         """Whether a candidate is to be tried at a problem."""
-        others = (one for one in (candidate, self.stands_for(candidate)) if one is not None)
-        return any(self._places.is_near(one, problem) for one in others)
+        return tried_at(self._places, self.name(candidate), problem)
 
     def known(self, ids: Iterable[str], effects: Mapping[str, Effect]) -> dict[str, Effect]:
         """The effect that counts of each of some candidates, of all effects by name."""
@@ -194,3 +193,9 @@ def replaced(name: str) -> str | None:
 def of_name(name: str) -> str:
     """The id of the candidate whose effect is called so."""
     return name.partition(FOR)[0]
+
+
+def tried_at(places: Nearness, name: str, problem: str) -> bool:
+    """Whether a factor is tried at a problem, by its name: a challenger where either belongs."""
+    ids = (one for one in (of_name(name), replaced(name)) if one is not None)
+    return any(places.is_near(id, problem) for id in ids)
