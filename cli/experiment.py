@@ -323,18 +323,23 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     state = _state(store, experiment)
     auto = ", --auto" if experiment.plan.auto else ""
     branch = printing.shown(experiment.control.revision)
+    tried = f"{printing.shown(experiment.candidate.revision)} ({candidate})"
+    outcomes = {
+        records.RUNNING: f"{percent(experiment.share)} of subjects get {tried}, the others "
+        f"{branch} ({control}){auto}",
+        records.PROMOTED: f"{branch} went from {control} to {tried}",
+    }
+    outcome = outcomes.get(experiment.state, f"{branch} stayed at {control}, without {tried}")
     yield (
         f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
-        f"{printing.age(experiment.started)}: {percent(experiment.share)} of subjects get "
-        f"{printing.shown(experiment.candidate.revision)} ({candidate}), the others "
-        f"{branch} ({control}){auto}"
+        f"{printing.age(experiment.started)}: {outcome}"
     )
     if state == "paused":
         moved = f"  {branch} was moved since it began, so everybody gets that"
         yield f"{moved}: stop it, or move the branch back"
     header = ("metric", "control", "candidate", "difference", "harm", "benefit", "")
     yield from printing.table([_row(one) for one in shown.compared], header=header)
-    for line in shown.notes:
+    for line in ("harm and benefit are the evidence of it, of what would show it", *shown.notes):
         yield f"  {printing.shown(line)}"
     yield printing.style(shown.verdict.said, bold=True)
 

@@ -79,7 +79,8 @@ def record(
     reply = json.dumps({"choices": [{"message": {"content": said}}]})
     with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
         now = store.now()
-        call = BLANK._replace(id=id, time=now, digest="d1", version="v1", arm=arm, model="m")
+        digest = more.pop("digest", "d1")
+        call = BLANK._replace(id=id, time=now, digest=digest, version="v1", arm=arm, model="m")
         traffic.add([call], [CallContent(id, json.dumps(body), reply)])
         if more:
             traffic.add_feedback(Feedback(id, now, more.pop("author", "me"), **more))
@@ -241,7 +242,11 @@ def test_arms_that_disagree_are_a_problem_where_one_was_right(store: Store) -> N
     record(store, "call-b", "what is  5 op 6?", "11", "candidate")
     record(store, "call-c", "What is 6 op 7?", "14", "control")
     record(store, "call-d", "What is 6 op 7?", "14 ", "candidate")
-    (row,) = problems()
+    record(store, "call-e", "Say hello.", "Hello!", "control", score=1.0)
+    record(store, "call-f", "Say hello.", "Good day!", "candidate", score=1.0)
+    record(store, "call-g", "Say thanks.", "Thanks!", score=1.0)
+    record(store, "call-h", "Say thanks.", "Thank you!", score=1.0, digest="of a later version")
+    (row,) = problems("--unanswered")
     assert row["from"]["because"] == ["arms disagree"]
     assert row["answer"] == "12"
     assert row["from"]["calls"] == ["call-a", "call-b"]

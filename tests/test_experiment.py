@@ -635,6 +635,20 @@ def test_no_calls_say_nothing(store: Store) -> None:
     assert "no decision yet" in run(store, "experiment", "status", "e")
 
 
+def test_of_what_is_over_is_told_how_it_ended_and_nothing_is_advised(store: Store) -> None:
+    for name, act, ended in (
+        ("kept", "stop", "prod stayed at v1, without main (v2)"),
+        ("back", "rollback", "prod stayed at v1, without main (v2)"),
+        ("new", "promote", "prod went from v1 to main (v2)"),
+    ):
+        start(store, name, ("prod", "main"), 0.1)
+        run(store, "experiment", act, name, "--why", "so")
+        status = run(store, "experiment", "status", name)
+        assert ended in status
+        assert "of subjects get" not in status
+        assert "neither is shown to be better" in status
+
+
 def test_a_larger_share_adds_subjects_and_takes_none_away() -> None:
     subjects = [f"user {n}" for n in range(2000)]
     before: set[str] = set()

@@ -239,11 +239,12 @@ def _reasons(group: Sequence[Exchange], below: float) -> Iterator[str]:
         yield "corrected"
     if any(one.score is not None and one.score < below for one in group):
         yield "low score"
-    by_arm: dict[str, str] = {}
+    by_arm: dict[str, Exchange] = {}
     for one in group:
         if one.arm is not None and one.answer:
-            by_arm.setdefault(one.arm, _plain(one.answer))
-    if len(set(by_arm.values())) > 1:
+            by_arm.setdefault(one.arm, one)
+    doubtful = any(one.score is None or one.score < below for one in by_arm.values())
+    if doubtful and len({_plain(one.answer) for one in by_arm.values()}) > 1:
         yield "arms disagree"
 
 

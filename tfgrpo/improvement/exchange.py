@@ -41,7 +41,7 @@ class Unusable(ValueError):
 
 class Exchange(NamedTuple):
     """One request with its answer, without the library: a unique `id`, the mean `score`, the last
-    correction, the `arm` (an experiment's, or a version's digest), its provenance (`origin`)."""
+    correction, the `arm` of an experiment, its provenance (`origin`)."""
 
     id: str
     where: str
@@ -97,7 +97,7 @@ def of_traffic(
             score,
             correct,
             next((one.comment for one in reversed(feedback) if one.comment), None),
-            call.arm or call.digest,
+            call.arm,
             _provenance(call, feedback),
         )
 

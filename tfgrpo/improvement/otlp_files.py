@@ -160,7 +160,7 @@ def _exchange(
         mean_score(scores),
         correct,
         next((str(one[EXPLANATION]) for one in judged if one.get(EXPLANATION)), None),
-        origin["arm"] or origin["digest"],
+        origin["arm"],
         {name: value for name, value in origin.items() if value is not None},
     )
 

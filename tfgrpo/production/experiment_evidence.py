@@ -37,6 +37,7 @@ from tfgrpo.production.experiment import (
     CANDIDATE,
     CONTROL,
     MEASURES,
+    RUNNING,
     Experiment,
     ExperimentPlan,
     Scale,
@@ -243,7 +244,7 @@ def weighed(
         len(units.moved),
         mismatch,
         tuple(notes),
-        _verdict(compared, mismatch),
+        _verdict(compared, mismatch, experiment.state == RUNNING),
     )
 
 
@@ -442,7 +443,8 @@ def _mismatch(experiment: Experiment, units: _Units) -> float:
     return _evidence(log)
 
 
-def _verdict(compared: Sequence[Compared], mismatch: float) -> Verdict:
+def _verdict(compared: Sequence[Compared], mismatch: float, is_open: bool) -> Verdict:
+    """What follows. Of an experiment that is over nothing is advised."""
     doubts = ["the arms' sizes are not what the shares would give"] * (mismatch >= MISMATCH)
     doubts += [
         f"scores of {one.metric} are outside of its scale" for one in compared if one.outside
@@ -450,11 +452,12 @@ def _verdict(compared: Sequence[Compared], mismatch: float) -> Verdict:
     for one in compared:
         if one.state == "worse":
             what = "the candidate is worse" if one.main else f"the guard {one.metric} is worse"
-            return Verdict("harm", f"{what}: roll back", tuple(doubts))
+            return Verdict("harm", what + ": roll back" * is_open, tuple(doubts))
     if compared[0].state == "better":
-        but = f", but {doubts[0]}" if doubts else ": promote"
+        but = f", but {doubts[0]}" if doubts else ": promote" * is_open
         return Verdict("benefit", f"the candidate is better{but}", tuple(doubts))
-    return Verdict("none", "no decision yet", tuple(doubts))
+    undecided = "no decision yet" if is_open else "neither is shown to be better"
+    return Verdict("none", undecided, tuple(doubts))
 
 
 def _short(value: float) -> float:
