@@ -151,7 +151,7 @@ def redact(app: App, given: Given) -> None:
     if given.as_json and given.dry_run:
         printing.emit_json(_as_object(plan, around))
     elif not given.as_json:
-        printing.emit(app, _lines(plan, around, would=given.dry_run or not given.yes))
+        printing.emit(app, _lines(plan, around, given))
     if given.dry_run:
         return
     if not given.yes and not _agreed():
@@ -198,8 +198,9 @@ def _finished(finished: bool) -> None:
         )
 
 
-def _lines(plan: RedactionPlan, around: redaction.Surroundings, *, would: bool) -> Iterable[str]:
+def _lines(plan: RedactionPlan, around: redaction.Surroundings, given: Given) -> Iterable[str]:
     """Yields what goes and what stays, without saying the text itself."""
+    would = given.dry_run or not given.yes
     if plan.events:
         verb = "would blank" if would else "blanking"
         yield f"{verb} {printing.plural(len(plan.events), 'event')}"
@@ -215,7 +216,8 @@ def _lines(plan: RedactionPlan, around: redaction.Surroundings, *, would: bool) 
         yield f"{'would replace' if would else 'replacing'} the text in training records"
         yield from _grouped(plan.records)
     for branch, ids in plan.live.items():
-        yield f"current on {branch}, and removed from it: {', '.join(ids)}"
+        what = "removed from it" if given.replace is None else "reworded there"
+        yield f"current on {branch}, and {what}: {', '.join(ids)}"
     if plan.kept:
         yield printing.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(plan.kept)
@@ -226,6 +228,11 @@ def _lines(plan: RedactionPlan, around: redaction.Surroundings, *, would: bool) 
         yield f"{'would take' if would else 'taking'} the text out of {place}"
     for path in around.left:
         yield printing.style(f"{path} contains the text and is not ours to change", fg="red")
+    yield from map(_yours, around.own)
+
+
+def _yours(path: object) -> str:
+    return f"{path}, which is yours, contains it as well"
 
 
 def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
@@ -243,13 +250,14 @@ def _report(done: Redacted, around: redaction.Surroundings) -> Iterable[str]:
     for path in around.rewritten:
         yield f"wrote {path}"
     yield from map(_still, around.left)
-    for path in around.own:
-        yield f"{path}, which is yours, contains it as well"
-    places = [printing.plural(len(done.plan.events), "event")] if done.plan.events else []
-    if around.traffic:
-        places.append(f"{printing.plural(around.traffic, 'row')} of the record of traffic")
-    if places:
-        yield f"redacted {' and '.join(places)}; `tfgrpo fsck` checks the store"
+    yield from map(_yours, around.own)
+    counts = (
+        (len(done.plan.events), "event", ""),
+        (len(done.plan.records), "place", " in training records"),
+        (around.traffic, "row", " of the record of traffic"),
+    )
+    if places := [printing.plural(count, what) + of for count, what, of in counts if count]:
+        yield f"redacted {', '.join(places)}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"
 

@@ -93,7 +93,8 @@ def test_it_asks_first_and_a_no_leaves_everything(leaked: Cli, tmp_path: Path) -
 
 
 def test_a_replacement_stands_and_undo_does_not_bring_it_back(leaked: Cli, tmp_path: Path) -> None:
-    leaked("redact", "G0", "--reason", "leak", "--replace", "Call with your own key.", "--yes")
+    again = ("--reason", "leak", "--replace", "Call with your own key.", "--yes")
+    assert "current on main, and reworded there: " in leaked("redact", "G0", *again).stdout
     texts = json.loads((tmp_path / ".tfgrpo/experiences.json").read_text())
     assert texts == {"G0": "Call with your own key.", "G1": "Round up."}
     one_line_error(leaked("undo", ok=False), "redaction")
@@ -170,7 +171,9 @@ def test_files_of_problems_are_rewritten_and_files_of_ones_own_are_named(
     improved.parent.mkdir(parents=True)
     for path in (improved, tmp_path / "collected.jsonl", tmp_path / "mine.csv"):
         path.write_text(f"{other}\n{row}\n")
-    assert "collected.jsonl" in leaked("redact", "--text", SECRET, "--dry-run").stdout
+    would = leaked("redact", "--text", SECRET, "--dry-run").stdout
+    assert "collected.jsonl" in would
+    assert "mine.csv, which is yours" in " ".join(would.split())
     done = leaked("redact", "--text", SECRET, "--reason", "leak", "--yes")
     assert holding(tmp_path) == ["mine.csv"]
     assert "mine.csv, which is yours" in " ".join(done.stdout.split())

@@ -91,6 +91,8 @@ def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path)
     assert "not measured yet" in page
     assert "given up" in page
     assert "99 %" in page
+    for path in ("/production", "/experiment/new?branch=main", "/search?text=waits"):
+        assert "r/candidates" not in Visitor(store).get(path), path
 
 
 def section(page: str) -> str:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.project import Project, open_project
+from tfgrpo.runs.run_versions import pool_branch
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import Traffic, traffic_path
 from tfgrpo.store.address import project_root
@@ -80,14 +81,15 @@ def places(store: Store) -> list[str]:
 
 
 def branches_of_people(visit: Visit) -> dict[str, int]:
-    """Returns branch → version number, without those of proposals: a proposal is looked at as
-    such, and what was turned down lies aside."""
+    """Returns branch → version number, without those of proposals and of runs' candidates: these
+    are looked at as such, and what was turned down lies aside."""
     store = visit.store
-    proposals = {one.content.get("branch") for one in decisions(store, kind=PROPOSAL)}
+    others = {one.content.get("branch") for one in decisions(store, kind=PROPOSAL)}
+    others |= {pool_branch(run) for run in store.runs.all()}
     return {
         name: number
         for name, number in store.branches().items()
-        if name not in proposals and not name.startswith("rejected/")
+        if name not in others and not name.startswith("rejected/")
     }
 
 
