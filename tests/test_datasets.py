@@ -155,9 +155,9 @@ def test_a_field_that_is_named_is_the_one_that_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
-        ("gsm8k", DatasetSpec("gsm8k")),
-        ("gsm8k:100", DatasetSpec("gsm8k", 100)),
-        ("gsm8k/train:100@seed42", DatasetSpec("gsm8k/train", 100, 42)),
+        ("gsm8k", DatasetSpec("gsm8k", on_hub=True)),
+        ("gsm8k:100", DatasetSpec("gsm8k", 100, on_hub=True)),
+        ("gsm8k/train:100@seed42", DatasetSpec("gsm8k/train", 100, 42, True)),
         ("some/d.jsonl:7@seed0", DatasetSpec("some/d.jsonl", 7, 0)),
         ("d.jsonl:x", DatasetSpec("d.jsonl:x")),
         ("d.jsonl@seed4", DatasetSpec("d.jsonl@seed4")),

@@ -23,7 +23,7 @@ from scripted import ScriptedEndpoint
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
 from tfgrpo.model.settings import ModelSettings
-from tfgrpo.project import open_project
+from tfgrpo.project import file_permissions, open_project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.store import Store
 from tfgrpo.tools.toolbox import ToolSettings
@@ -140,6 +140,28 @@ def test_a_setting_that_runs_or_sends_waits_for_trust(
         refused(run(*arguments), words)
     told = run("trust", "--show").output
     assert words in " ".join(told.split()), told
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[train]\nmode = "agent"\n[tools]\nuse = ["search"]\ncorpus = "gsm8k/train"\n',
+        *(f'[train]\n{kind} = "gsm8k/train:1"\n' for kind in ("data", "heldout", "gate", "sealed")),
+    ],
+)
+def test_a_link_that_is_called_as_a_dataset_is_waits_for_trust_from_every_folder(
+    settings: str, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text('{"problem": "mine?", "answer": "1", "text": "mine"}\n')
+    (stranger / "gsm8k").mkdir()
+    (stranger / "gsm8k/train").symlink_to(secret)
+    (stranger / "tfgrpo.toml").write_text(settings)
+    (stranger / "inner").mkdir()
+    for folder in (stranger, stranger / "inner"):
+        monkeypatch.chdir(folder)
+        (one,) = file_permissions(stranger / "tfgrpo.toml")
+        assert [words for words in one.words if str(secret) in words], folder
 
 
 def test_reading_needs_no_trust(stranger: Path) -> None:

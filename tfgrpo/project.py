@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from tfgrpo.model.settings import ModelSettings
     from tfgrpo.store.store import Store
 
-PATHS = ("data", "heldout", "gate", "sealed", "prompts")
+DATA = ("data", "heldout", "gate", "sealed")
+PATHS = (*DATA, "prompts")
 """Settings that are a file or a folder."""
 OBJECT = "object:"
 """What the name of a domain begins with that was given as a Python object."""
@@ -194,7 +195,8 @@ class Project:
 
     def open_data(self, name: str) -> str:
         """A dataset's name from a record as it is to be opened from here."""
-        return name if datasets.parse(name).on_hub else str(self.open_path(name))
+        on_hub = datasets.parse(name, self.root).on_hub
+        return name if on_hub else str(self.open_path(name))
 
     def open_path(self, path: str) -> Path:
         """Where a path from a record is, as seen from the working folder."""
@@ -266,8 +268,11 @@ def open_project(
     tables = deepcopy(raw)
     for table in tables.values():
         for key in (*PATHS, "corpus", "workspace"):
-            if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
-                table[key] = str(path.parent / table[key])
+            value = table.get(key)
+            if not isinstance(value, str):
+                continue
+            if key not in DATA or not datasets.parse(value, path.parent).on_hub:
+                table[key] = str(path.parent / value)
         base, written = split(str(table.get("domain", "")))
         name, colon, argument = base.partition(":")
         if colon and os.path.isfile(path.parent / argument):

@@ -199,7 +199,7 @@ def _spellings(store: Store, problem: str) -> Iterator[str]:
         pairs = tuple(fields.items()) if isinstance(fields, dict) else ()
         sources.add((str(run.config.get("data")), pairs))
     for name, pairs in sources:
-        path = root / datasets.parse(name).source
+        path = root / datasets.parse(name, root).source
         if not path.is_file() or path.stat().st_size > MOST_READ:
             continue
         with suppress(DatasetError):  # or of a kind that its domain alone reads

@@ -10,6 +10,7 @@ A file wins over a name; other spellings of a name (`AIME24`, a repository's) be
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,11 +77,13 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
-    """What a dataset's name says: the source, how many problems of it, and a sample's seed."""
+    """What a dataset's name says: the source, how many problems of it, and a sample's seed.
+    `on_hub`: the source is a dataset of the hub, as there is no such file."""
 
     source: str
     count: int | None = None
     seed: int | None = None
+    on_hub: bool = False
 
     @property
     def sample(self) -> str:
@@ -88,23 +91,17 @@ class DatasetSpec:
         count = "" if self.count is None else f":{self.count}"
         return count + ("" if self.seed is None else f"@seed{self.seed}")
 
-    @property
-    def on_hub(self) -> bool:
-        """Whether it names a dataset of the hub: there is no such file."""
-        return known(self.source) is not None and not Path(self.source).exists()
 
-
-def parse(name: str) -> DatasetSpec:
-    """Takes a dataset's name apart; a file whose name has a colon is a file."""
+def parse(name: str, folder: Path | str = "") -> DatasetSpec:
+    """Takes a dataset's name apart, as it is written in a folder, this one if none is given. A file
+    is a file, whether its name has a colon or is called as a dataset of the hub is."""
     match = SPEC.match(name)
-    if match is None or Path(name).exists():
+    if match is None or os.path.exists(os.path.join(folder, name)):
         return DatasetSpec(name)
     source, count, seed = match["source"], match["count"], match["seed"]
-    if not Path(source).exists():
-        source = known(source) or source
-    return DatasetSpec(
-        source, None if count is None else int(count), None if seed is None else int(seed)
-    )
+    called = None if os.path.exists(os.path.join(folder, source)) else known(source)
+    numbers = (None if number is None else int(number) for number in (count, seed))
+    return DatasetSpec(called or source, *numbers, on_hub=called is not None)
 
 
 def stem(name: str) -> str:

@@ -361,7 +361,7 @@ def held_out(
     warnings = []
     for name, spec, config in _recorded(store):
         path = project.open_data(name)
-        if path in problem_sets or datasets.parse(name).on_hub:
+        if path in problem_sets or datasets.parse(name, project.root).on_hub:
             continue
         if not project.trusts_run(name, config, ("domain",)):
             warnings.append(f"cannot tell what is in {path}: its record is not trusted")
@@ -373,7 +373,7 @@ def held_out(
             warnings.append(f"cannot tell what was held out: {error}")
     for name in dict.fromkeys(one.dataset for one in store.runs.all_evaluations()):
         path = project.open_data(name)
-        if path in problem_sets or datasets.parse(name).on_hub:
+        if path in problem_sets or datasets.parse(name, project.root).on_hub:
             continue
         with suppress(DatasetError):  # it may be gone, or of a kind that its domain alone reads
             problem_sets[path] = datasets.load(path, ground_truth=False)

@@ -284,7 +284,7 @@ def _listed_endpoints(tables: Mapping[str, Any]) -> Iterator[Permission]:
 
 
 def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:
-    spec = datasets.parse(value) if key != "prompts" else None
+    spec = datasets.parse(value, folder) if key not in FOLDERS else None
     if spec is not None and spec.on_hub:
         return
     outside = _outside(spec.source if spec else value, folder)
