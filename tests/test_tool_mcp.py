@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from waiting import until_so
 
 from tfgrpo.tools import toolbox
 from tfgrpo.tools.mcp_tools import Server, ServerError
@@ -123,6 +125,28 @@ def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ServerError, match="MCP server x cannot be used"):
         asyncio.run(use())
+
+
+def test_a_stop_during_the_handshake_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    reads = "open('begun', 'w'); import sys; sys.stdin.read()"
+    server = Server(command=sys.executable, args=("-c", reads), seconds=600)
+
+    async def use() -> None:
+        settings = ToolSettings(use=(), mcp={"x": server})
+        async with toolbox.opened(settings, tmp_path):
+            pass
+
+    async def stop() -> None:
+        using = asyncio.create_task(use())
+        await until_so((tmp_path / "begun").exists)
+        using.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(using, 240)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, "nothing goes on after it"
+
+    with contextlib.chdir(tmp_path):
+        asyncio.run(stop())
 
 
 RAW = """

@@ -100,10 +100,14 @@ class Connection:
             self._over.set()
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Ends the connection, also in the midst of a handshake."""
+        if not self._ready.done() and not self._over.is_set():
+            self._task.cancel()
         self._ends = True
         self._over.set()
-        await self._task
+        (ended,) = await asyncio.gather(self._task, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
         if self._ready.done():
             self._ready.exception()  # which whoever waited for it has seen
 
@@ -117,8 +121,8 @@ class Connection:
                 return
             self._ready.set_result(client)
             await self._over.wait()
-            self._over.clear()
             await client.__aexit__(None, None, None)  # told of an error it puts it into groups
+            self._over.clear()
 
 
 @dataclass(eq=False)
