@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store.fsck import fsck, repair
+from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.blame import blame
 from tfgrpo.store.history.merge import (
     MergeConflict,
@@ -104,6 +106,28 @@ def test_what_both_decided_in_other_ways_is_asked_of_a_person_again(store: Store
     assert (conflict.ours, conflict.theirs) == ("round up to ten", "round up to five")
     merge(store, "main", store.tip("web"), message="m", resolve=side("theirs"))
     assert texts(store, "main") == ["count both days", "round up to five"]
+
+
+def test_lines_that_cross_again_and_again_are_merged_with_few_comparisons(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds, lines, compared = 9, ("main", "web", "new"), []
+    store.create_branch("new", "main")
+    for line in lines:
+        change(store, line, "ADD", derived_id(line), f"words of {line}")
+    for number in range(rounds):
+        tips = {line: store.tip(line) for line in lines}
+        for line, other in permutations(lines, 2):
+            merge(store, line, tips[other], message="m")
+        for line in lines:
+            change(store, line, "ADD", derived_id(f"{line} {number}"), f"word {number} of {line}")
+    three_way = merges.three_way
+    monkeypatch.setattr(
+        merges, "three_way", lambda *a, **k: compared.append(a) or three_way(*a, **k)
+    )
+    merge(store, "main", store.tip("web"), message="m")
+    assert len(compared) <= 10 * rounds
+    assert len(texts(store, "main")) == 2 + 3 + 3 * (rounds - 1) + 2
 
 
 def test_common_ancestors_are_alike_in_every_order(store: Store) -> None:

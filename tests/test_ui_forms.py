@@ -18,6 +18,7 @@ from ui_rig import Visitor, crawl, store_at
 from tfgrpo.improvement.proposals import Draftsman, accept, list_proposals, propose
 from tfgrpo.production.experiment import start
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.history.merge import merge
 from tfgrpo.ui.pages import PAGES
 
 
@@ -51,6 +52,25 @@ def test_a_stale_merge_or_rollback_shows_what_others_did_and_records_nothing(sto
     assert texts(store)[:2] == ["Count the web's days.", "Always round up."]
     visitor.post("/rollback", back | {"onto": "main"})
     assert texts(store)[0] == "Count both days."
+
+
+def test_a_stale_merge_of_lines_that_crossed_meets_only_what_it_changes(store: Path) -> None:
+    first, second, third = ids(store)
+    with Store.open(store) as opened:
+        opened.create_branch("web")
+    commit(store, "web", Operation("MODIFY", first, "Count the web's days."))
+    commit(store, "main", Operation("MODIFY", second, "Always round up."))
+    with Store.open(store) as opened:
+        was = opened.tip("main")
+        merge(opened, "main", opened.tip("web"), message="m")
+        merge(opened, "web", was, message="m")
+    commit(store, "web", Operation("MODIFY", third, "Name each unit."))
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/combine?kind=merge&version=web&branch=main"), "/combine")
+    for id in (first, second):
+        commit(store, "main", Operation("MODIFY", id, "Ben's words."))
+    visitor.post("/combine", fields | {"reason": "both"})
+    assert texts(store) == ["Ben's words.", "Ben's words.", "Name each unit."]
 
 
 def test_a_reason_stays_while_an_order_is_arranged(store: Path) -> None:

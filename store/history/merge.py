@@ -8,7 +8,7 @@ is their merge. What those do not agree about is for a person to decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -39,11 +39,21 @@ class Conflict(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The operations that bring theirs into ours, what stands in the way, and the order."""
+    """The operations that bring theirs into ours, what stands in the way, the order, and what both
+    were compared with."""
 
     operations: tuple[Operation, ...]
     conflicts: tuple[Conflict, ...]
     order: MergedOrder
+    base: Library
+
+
+class Base(NamedTuple):
+    """What the sides of a merge are compared with, and the experiences of which it is not known:
+    those that the common ancestors of the sides changed in ways that do not fit."""
+
+    library: Library
+    disputed: frozenset[str]
 
 
 class Sides(NamedTuple):
@@ -56,6 +66,8 @@ class Sides(NamedTuple):
     more: tuple[Version, ...] = ()
 
 
+Numbers: TypeAlias = tuple[int, ...]
+"""Those of versions."""
 Resolve: TypeAlias = Callable[[Conflict], str | None]
 """Given a conflict, returns the text that is to stand, or None for none."""
 
@@ -101,14 +113,34 @@ def joined(store: Store, sides: Sides, *, resolve: Resolve | None = None) -> Mer
     return three_way(base, ours, theirs, resolve=resolve, disputed=disputed)
 
 
-def _base_of(store: Store, sides: Sides) -> tuple[Library, frozenset[str]]:
-    """What the sides are compared with, and the experiences of which it is not known: those that
-    the common ancestors of the sides changed in ways that do not fit."""
-    library, disputed = store.library(sides.base), frozenset[str]()
-    for version in sides.more:
-        first, *more = common_ancestors(store, sides.base, version)
-        before, unknown = _base_of(store, Sides(first, sides.base, version, tuple(more)))
-        merged = three_way(before, library, store.library(version), disputed=unknown)
+def _base_of(store: Store, sides: Sides) -> Base:
+    """What the sides are compared with. Every set of common ancestors that it takes is merged once,
+    those of older ones first."""
+    wanted = _numbers((sides.base, *sides.more))
+    older: dict[Numbers, list[Numbers]] = {}
+    left = [wanted]
+    while left:
+        ancestors = left.pop()
+        first, *more = (store.version(number) for number in ancestors)
+        older[ancestors] = [_numbers(common_ancestors(store, first, one)) for one in more]
+        left += [each for each in older[ancestors] if each not in older]
+    bases: dict[Numbers, Base] = {}
+    for ancestors in sorted(older, key=max):
+        bases[ancestors] = _merged_all(store, ancestors, [bases[one] for one in older[ancestors]])
+    return bases[wanted]
+
+
+def _numbers(versions: Iterable[Version]) -> Numbers:
+    return tuple(version.number for version in versions)
+
+
+def _merged_all(store: Store, ancestors: Numbers, bases: Sequence[Base]) -> Base:
+    """The merge of versions, given what the first and each of the others are compared with."""
+    first, *more = ancestors
+    library, disputed = store.library(store.version(first)), frozenset[str]()
+    for number, (before, unknown) in zip(more, bases, strict=True):
+        other = store.library(store.version(number))
+        merged = three_way(before, library, other, disputed=unknown)
         disputed |= {conflict.experience for conflict in merged.conflicts}
         there = {e.id: e for e in library}
         for operation in merged.operations:
@@ -116,11 +148,11 @@ def _base_of(store: Store, sides: Sides) -> tuple[Library, frozenset[str]]:
             if operation.text is None:
                 del there[id]
             else:
-                known = there.get(id) or store.library(version).by_id[id]
+                known = there.get(id) or other.by_id[id]
                 there[id] = known._replace(text=operation.text)
         order = merged.order.order or there
         library = Library(library.version, tuple(there[id] for id in order if id in there))
-    return library, disputed
+    return Base(library, disputed)
 
 
 def three_way(
@@ -165,7 +197,8 @@ def three_way(
         if operation is not None:
             operations.append(operation)
     added = [o.experience for o in operations if o.op == "ADD" and o.experience]
-    return Merged(tuple(operations), tuple(conflicts), merged_order(base, ours, theirs, added))
+    order = merged_order(base, ours, theirs, added)
+    return Merged(tuple(operations), tuple(conflicts), order, base)
 
 
 def change(id: str, before: str | None, after: str | None) -> Operation | None:
@@ -365,7 +398,7 @@ def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version
         meta[MEASURED], out = measured.figures, measured.left_out
         theirs_alone = {one.experience for one in brought}
         brought = [one for one in brought if one.experience not in out]
-        before = _texts(_base_of(store, sides)[0])
+        before = _texts(merger.base)
         back = (change(e.id, e.text, before.get(e.id)) for e in our_library if e.id in out)
         brought += [one for one in back if one and one.experience not in theirs_alone]
         gone = {one.experience for one in brought if one.op == "DELETE"}

@@ -11,7 +11,7 @@ from tfgrpo.hand_edits import write_library
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.store.history import merge as merges
-from tfgrpo.store.history.library_order import Move, ids_of, moved, moves
+from tfgrpo.store.history.library_order import Move, ids_of, moved
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
 from tfgrpo.store.records import Library, Version
@@ -120,10 +120,12 @@ def _clash(
     if tip.number == onto.number:
         return None
     sides = merges.sides_of(store, kind, branch, version)
-    theirs = {one.experience for one in store.diff(sides.base, sides.theirs)}
+    base, theirs = merges.joined(store, sides).base, store.library(sides.theirs)
+    was, now = ({(e.id, e.text) for e in library} for library in (base, theirs))
+    changed = {id for id, _ in was ^ now}
     done = meanwhile(store, onto, tip)
-    same = any(one.experience in theirs for one in done.changes)
-    reordered = done.moves and moves(store, sides.base, sides.theirs)
+    same = any(one.experience in changed for one in done.changes)
+    reordered = done.moves and moved(ids_of(base), ids_of(theirs))
     return done if same or reordered else None
 
 
