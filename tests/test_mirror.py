@@ -532,6 +532,10 @@ def test_what_no_one_can_read_is_said_with_its_commit(shop: Store, tmp_path: Pat
         ("", "1. Numbered.\n2) And\nwrapped.", ["Numbered.", "And wrapped.", ..., EUROS]),
         ("", "- A\nB\n\n<!-- About\nus. -->\n\n## Ours\n\n---\n", ["A B", ..., EUROS]),
         ("", "- A\n  - B\nC", ["A", "B C", ..., EUROS]),
+        ("Count both the", "In\n2024. the", ["In 2024. the days.", EUROS]),
+        ("Count both the", "In\n  5) the", ["In\n5) the days.", EUROS]),
+        ("", "- A\n1. B\n   - C\n2. D", ["A", "B", "C", "D", ..., EUROS]),
+        ("", "1. A\n\n- B\n\n7. C\n8. D\n- E\n9. F", ["A", "B", "C", "D", "E 9. F", ..., EUROS]),
     ],
 )
 def test_wrapped_and_numbered_lines_of_a_person_are_read(

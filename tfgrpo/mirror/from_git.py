@@ -24,7 +24,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 from tfgrpo.store.transfer.receive import Receiver, digest_of
 
-NUMBERED = re.compile(r"(\s*)\d{1,9}[.)]\s+(\S.*)\Z")
+NUMBERED = re.compile(r"(\s*)(\d{1,9})[.)]\s+(\S.*)\Z")
 HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|\Z)")
 OTHER_BLOCK = re.compile(r"\s{0,3}(?:[>|<]|```|~~~)|(?:[-*_=]\s*)+\Z")
 """What ends a paragraph, as the next line of one does not."""
@@ -242,16 +242,20 @@ def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str
 
 def _listed(commit: _Commit, lines: list[str]) -> list[str]:
     """Lines as the list that they are, a line for each: what an editor wrapped is joined, and
-    numbers are dashes. Raises MirrorError for a line with a word in no experience, heading or
-    comment, which would be lost."""
+    numbers are dashes. Under a dash another number than 1 begins no list: the line is wrapped
+    there. Raises MirrorError for a line with a word in no experience, heading or comment, which
+    would be lost."""
     listed: list[str] = []
     last: int | None = None  # the line of an experience that the next one may go on from
-    blank = wrapped = in_comment = False
+    blank = wrapped = in_comment = in_numbers = False
     for number, line in enumerate(lines, 1):
-        if match := NUMBERED.match(line):
-            line = f"{match[1]}- {match[2]}"
-        rest = line
         goes_on = last is not None and not lists.LINE_ENDS.search(listed[last])
+        match = NUMBERED.match(line)
+        if match and (in_numbers or blank or not goes_on or int(match[2]) == 1):
+            line, in_numbers = f"{match[1]}- {match[3]}", True
+        elif lists.BULLET.match(line):
+            in_numbers = False
+        rest = line
         is_id = goes_on and not blank and lists.LINE_ENDS.fullmatch(line)
         if in_comment or (line.lstrip().startswith("<!--") and not is_id):
             in_comment, last = "-->" not in line, None
