@@ -195,8 +195,8 @@ def push(app: App, given: Given) -> None:
     other = _find(app, given.remote)
     chosen = list(store.branches()) if given.all_ else list(given.names)
     if not chosen:
-        hint = f"name one: `tfgrpo push {other.called} {{}}`"
-        chosen = [app.branch("there is no branch to push", hint)]
+        named = f"name one: `tfgrpo push {other.called}"
+        chosen = [app.branch("there is no branch to push", lambda branch: f"{named} {branch}`")]
     chosen += [tag for tag in store.tags() if tag not in chosen] if given.tags else []
     with locations.peer(other.location, author=app.store.author, ssh=_ssh()) as peer:
         done = sync.push(

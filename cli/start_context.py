@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 CREATE = "`tfgrpo checkout -b NAME HEAD` creates one"
-NEW_BRANCH = f"`tfgrpo checkout {{}}` switches to one, {CREATE}"
-SWITCH = "switch to one with `tfgrpo switch {}`"
+NEW_BRANCH = f"`tfgrpo checkout {{}}` switches to one, {CREATE}".format
+SWITCH = "switch to one with `tfgrpo switch {}`".format
 """Hints where HEAD is detached, for the name of a branch."""
 LARGEST = 10**9
 """Scores, and what they spread by, are no larger than this."""
@@ -115,7 +115,11 @@ class App:
         assert self.opened is not None
         return self.opened
 
-    def branch(self, wanted: str = "a new version needs a branch", hint: str = NEW_BRANCH) -> str:
+    def branch(
+        self,
+        wanted: str = "a new version needs a branch",
+        hint: Callable[[str], str] = NEW_BRANCH,
+    ) -> str:
         """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached, with
         a hint for the name of a branch."""
         branch = self.store.head.branch
@@ -123,8 +127,8 @@ class App:
             from tfgrpo.store.history.name_moves import branch_to_return_to
 
             there = branch_to_return_to(self.store)
-            hint = CREATE if there is None else hint.format(there)
-            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
+            words = CREATE if there is None else hint(there)
+            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=words)
         return branch
 
     def adopt(self, store: Store) -> None:
