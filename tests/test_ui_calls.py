@@ -195,6 +195,22 @@ def test_a_file_has_every_call_or_is_refused(
     assert "too many for a file" in visitor.get("/calls?as=csv-calls", status=400)
 
 
+def test_a_file_of_a_search_has_every_call_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = Visitor(record(tmp_path, LOOKED_AT + 20))
+
+    def filed(words: str) -> int:
+        answer = visitor.client.get(f"/calls?since=1d&as=json-calls&q={words}")
+        return len(answer.json())
+
+    assert (filed("tandem"), filed("tandem, 199"), filed("trike")) == (LOOKED_AT + 20, 11, 0)
+    monkeypatch.setattr("tfgrpo.ui.pages.calls.FILED", 19)
+    assert filed("tandem, 199") == 11, "the bound is of the calls that fit"
+    refusal = visitor.get("/calls?since=1d&as=json-calls&q=tandem", status=400)
+    assert "too many for a file" in refusal
+
+
 def test_a_search_says_how_far_it_looked_and_goes_on(tmp_path: Path) -> None:
     visitor = Visitor(record(tmp_path, LOOKED_AT + 20))
     page = visitor.get("/calls?q=tandem, 7</nothing&since=1d")

@@ -101,7 +101,12 @@ def _page_of(
     visit: Visit, traffic: Traffic, which: CallFilter, words: str, most: int
 ) -> FoundCalls:
     if words and visit.content:
-        return traffic.search(which, words, most)
+        page = traffic.search(which, words, most)
+        while visit.query("as") and page.reached and len(page.calls) < most:
+            onward = which._replace(after=page.reached)
+            more = traffic.search(onward, words, most - len(page.calls))
+            page = FoundCalls([*page.calls, *more.calls], more.reached)
+        return page
     if words:
         raise BadForm("what was asked and said is not shown here, and not searched")
     calls = traffic.calls(which, most + 1)
