@@ -119,7 +119,7 @@ def feedback(app: App, given: Given) -> None:
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.proxy.telemetry import sums_of_feedback
+    from tfgrpo.proxy.telemetry import record_feedback
     from tfgrpo.store.activity.traffic import checked_feedback, recent_call
 
     texts = given.of("correct", "label", "comment").items()
@@ -138,8 +138,7 @@ def feedback(app: App, given: Given) -> None:
         id, now = about.id, time.time_ns() // 1000
         who, scales = app.author(), log.scales()
         checked = checked_feedback(id, words, author=who, time=now, scales=scales)
-        checked = clean_feedback(checked)
-        log.add_feedback(checked, sums_of_feedback(checked, about))
+        record_feedback(log, clean_feedback(checked), about)
     printing.echo(f"recorded feedback on {id}")
 
 

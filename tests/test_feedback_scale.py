@@ -60,8 +60,11 @@ def test_a_label_has_a_scale_of_its_own(store: Path) -> None:
         page = visitor.post(f"/call/{CALL}", {"score": score, "label": label}, status=400)
         assert f"is {scale}" in page
     assert "stars 1 to 5" in visitor.get(f"/call/{CALL}")
+    assert CliRunner().invoke(tfgrpo, [*run, CALL, "--score=1"]).exit_code == 0
     with closing(open_traffic(traffic_path(store))) as traffic:
         assert traffic.scales() == {"stars": Scale(1, 5)}
+        sums = {name: value for (name, _), value in traffic.totals().items()}
+        assert sums["tfgrpo_feedback_score_sum"] == 0.75 + 1, "each from 0 to 1"
 
 
 def test_a_calls_score_is_the_mean_of_places_on_scales(store: Path) -> None:

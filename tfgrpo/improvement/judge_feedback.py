@@ -17,7 +17,7 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import count_tokens
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
-from tfgrpo.proxy.telemetry import sums_of_feedback
+from tfgrpo.proxy.telemetry import record_feedback
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import open_session, options_of
 from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path
@@ -119,7 +119,7 @@ def _record(
     now, label = time.time_ns() // 1000, domain.name.partition(":")[0]
     why = verdict.reason[:REASON] or None
     feedback = Feedback(call, now, request.author, verdict.reward, label, why)
-    traffic.add_feedback(feedback, sums_of_feedback(feedback, traffic.call(call)))
+    record_feedback(traffic, feedback, traffic.call(call))
 
 
 def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:

@@ -24,7 +24,7 @@ from tfgrpo.proxy.exchange import FAILED
 from tfgrpo.proxy.forwarded_headers import sent_key
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
 from tfgrpo.proxy.recorder import Recorder
-from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
+from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, record_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, checked_feedback, keyed
 from tfgrpo.store.errors import StoreError, TfgrpoError
@@ -185,7 +185,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             now, scales = time.time_ns() // 1000, traffic.scales()
             checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
             feedback = clean_feedback(checked, recorder.redact, recorder.personal)
-            traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
+            record_feedback(traffic, feedback, call)
         except UnknownCall as error:
             unknown = error
         else:

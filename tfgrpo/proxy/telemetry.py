@@ -30,7 +30,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of, route_of
-from tfgrpo.store.activity.traffic import CallRecord, Feedback
+from tfgrpo.store.activity.traffic import CallRecord, Feedback, Scales, Traffic
+from tfgrpo.store.activity.traffic import place_of as place_on_scale
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.terminal_safe import complain
@@ -85,7 +86,7 @@ HELP = {
     TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
     CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
     ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
-    SCORES: ("summary", "Scores of feedback, by library and version."),
+    SCORES: ("summary", "Scores of feedback from 0 to 1, by library and version."),
     LOST: ("counter", "Calls that were lost with workers that were killed."),
     UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
     PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
@@ -368,12 +369,18 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
     return sums
 
 
-def sums_of_feedback(feedback: Feedback, call: CallRecord) -> Sums:
-    """Returns what feedback on a call adds."""
-    if feedback.score is None:
+def record_feedback(traffic: Traffic, feedback: Feedback, call: CallRecord) -> None:
+    """Puts feedback on a call on record, and into the sums. Raises StoreError."""
+    traffic.add_feedback(feedback, sums_of_feedback(feedback, call, traffic.scales()))
+
+
+def sums_of_feedback(feedback: Feedback, call: CallRecord, scales: Scales) -> Sums:
+    """Returns what feedback on a call adds: its score from 0 to 1."""
+    score = place_on_scale(feedback, scales)
+    if score is None:
         return {}
     key = json.dumps({"library": call.library or "", "version": call.version or ""})
-    return {(f"{SCORES}_sum", key): feedback.score, (f"{SCORES}_count", key): 1.0}
+    return {(f"{SCORES}_sum", key): score, (f"{SCORES}_count", key): 1.0}
 
 
 def exposition(totals: Sums, gauges: Sums) -> str:

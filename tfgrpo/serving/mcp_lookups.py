@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.telemetry import Labels, sums_of, sums_of_feedback
+from tfgrpo.proxy.telemetry import Labels, record_feedback, sums_of
 from tfgrpo.proxy.withheld_words import clean_feedback, finder
 from tfgrpo.store.activity.traffic import (
     CallContent,
@@ -109,7 +109,7 @@ class Lookups:
             now, scales = time.time_ns() // 1000, traffic.scales()
             checked = checked_feedback(call.id, given, author="mcp", time=now, scales=scales)
             feedback = clean_feedback(checked, self._redact)
-            traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
+            record_feedback(traffic, feedback, call)
         return call.id
 
     def _open(self) -> Traffic:

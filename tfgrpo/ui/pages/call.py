@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
-from tfgrpo.proxy.telemetry import sums_of_feedback
+from tfgrpo.proxy.telemetry import record_feedback, sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.activity.traffic import (
@@ -110,7 +110,7 @@ def add_feedback(visit: Visit) -> Response:
             )
         except (BadForm, FeedbackRefused) as refusal:
             return show(visit, refusal)
-        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
+        record_feedback(traffic, feedback, about)
     return _recorded(visit, feedback, "Your feedback is recorded")
 
 
@@ -123,8 +123,8 @@ def withdraw(visit: Visit) -> Response:
             notice = "This feedback was taken back before"
             return visit.done(f"/call/{quote(about.id)}", notice)
         feedback = given[0]
-        sums = {key: -value for key, value in sums_of_feedback(feedback, about).items()}
-        if traffic.withdraw_feedback(feedback, sums):
+        sums = sums_of_feedback(feedback, about, traffic.scales())
+        if traffic.withdraw_feedback(feedback, {key: -value for key, value in sums.items()}):
             _decide(visit, "take back", feedback)
             visit.session.set_aside(f"{about.id} {_key(feedback)}", feedback)
     path = f"/call/{quote(about.id)}"
@@ -140,7 +140,7 @@ def put_back(visit: Visit) -> Response:
         if not isinstance(feedback, Feedback):
             path, words = f"/call/{quote(about.id)}", "There is nothing to put back"
             return visit.done(path, words, is_refusal=True)
-        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
+        record_feedback(traffic, feedback, about)
         _decide(visit, "put back", feedback)
     return _recorded(visit, feedback, "The feedback is there again")
 
