@@ -150,15 +150,29 @@ def rubric(tmp_path: Path) -> Callable[[str], str]:
         ({"max_sentences": 1}, "One.  \n", True),
         ({"max_sentences": 1}, "**One.**", True),
         ({"max_sentences": 1}, "यह पहला है। यह दूसरा है।", False),
+        ({"max_sentences": 1}, "ما هذا؟ هذا كتاب.", False),
+        ({"max_sentences": 1}, "ሰላም። እንደምን ነህ።", False),
+        ({"max_sentences": 1}, "一つ．二つ．", False),
+        ({"max_sentences": 1}, "３．５です。", True),
+        ({"max_sentences": 1}, "(One.) (Two.)", False),
+        ({"max_sentences": 2}, "(One.) (Two.)", True),
+        ({"max_sentences": 1}, "**One.** **Two.**", False),
+        ({"max_sentences": 2}, "**One.** **Two.**", True),
+        ({"max_sentences": 1}, '"One." “Two.”\n', False),
+        ({"max_sentences": 1}, '"Really?" he asked.', True),
+        ({"max_sentences": 1}, "One… Two…", False),
+        ({"max_sentences": 2}, "One… Two…", True),
+        ({"max_sentences": 1}, "It is (see 1.5) done.)", True),
     ],
 )
 def test_rules(values: dict[str, Any], text: str, kept: bool) -> None:
     assert rule(Criterion(name="x", **values), text) == float(kept)
 
 
-def test_sentences_are_counted_without_delay() -> None:
-    started = time.thread_time()
-    assert rule(Criterion(name="x", max_sentences=1), "." * 200_000 + "x") == 1.0
+@pytest.mark.parametrize("more", ["", "." * 9, ")", " ", "\n\n"])
+def test_sentences_are_counted_without_delay(more: str) -> None:
+    started, ends = time.thread_time(), 200_000 if more.isspace() else 0
+    assert rule(Criterion(name="x", max_sentences=1 + ends), f".{more}" * 200_000 + "x") == 1.0
     assert time.thread_time() - started < 5
 
 

@@ -34,7 +34,21 @@ from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
 HINT = "see docs/conversations.md for an example"
-SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？｡।]+")
+TERMINAL = (
+    r"\u0589\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d-\u083e\u0964-\u0965"
+    r"\u104a-\u104b\u1362\u1367-\u1368\u166e\u1735-\u1736\u17d4-\u17d5\u1803\u1809\u1944-\u1945"
+    r"\u1aa8-\u1aab\u1b4e-\u1b4f\u1b5a-\u1b5b\u1b5e-\u1b5f\u1b7d-\u1b7f\u1c3b-\u1c3c\u1c7e-\u1c7f"
+    r"\u203c-\u203d\u2047-\u2049\u2cf9-\u2cfb\u2e2e\u2e3c\u2e53-\u2e54\u2e60-\u2e61\u3002\ua4ff"
+    r"\ua60e-\ua60f\ua6f3\ua6f7\ua876-\ua877\ua8ce-\ua8cf\ua92f\ua9c8-\ua9c9\uaa5d-\uaa5f"
+    r"\uaaf0-\uaaf1\uabeb\ufe12\ufe15-\ufe16\ufe56-\ufe57\uff01\uff1f\uff61"
+)
+"""Marks that end a sentence whatever follows: Unicode 17's Sentence_Terminal (PropList.txt) in the
+first plane, without those of ASCII and other full stops."""
+CLOSING = r"""\])}"'’”»›*_`~"""
+SENTENCE_END = re.compile(
+    rf"(?<![.!?…])[.!?…]+(?:(?=\s|\Z)|[{CLOSING}]+(?=\s+(?P<next>\S)|\s*\Z))"
+    rf"|[{TERMINAL}]+|．(?!\d)"
+)
 
 
 class Criterion(BaseModel):
@@ -99,8 +113,8 @@ def rule(criterion: Criterion, text: str) -> float:
 
 def _sentences(text: str) -> int:
     """Returns the number of sentences in a text, with the last one where nothing ends it."""
-    *whole, last = SENTENCE_END.split(text)
-    return len(whole) + bool(re.search(r"\w", last))
+    ends = [one for one in SENTENCE_END.finditer(text) if not (one["next"] or "").islower()]
+    return len(ends) + bool(re.search(r"\w", text[ends[-1].end() :] if ends else text))
 
 
 def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
