@@ -111,7 +111,7 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
     if sys.stdin.isatty() and sys.stdout.isatty():
 
         def guessed() -> ColumnGuess:
-            fields = [row.fields for row in shaped(rows, own)]
+            fields = [row.fields for row in shaped(rows, own)[0]]
             return guess_columns(fields, own.problem, own.answers, own.kind)
 
         names = ", ".join(dict.fromkeys(name for row in rows for name in row.fields))

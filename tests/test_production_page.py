@@ -123,7 +123,7 @@ def test_every_step_of_the_page_works(
     assert [one["correct"] for one in json.loads(shown.output)["feedback"]] == ["40 euros"] * 2
     assert "both-days/control" in said or "both-days/candidate" in said
     status = outputs["tfgrpo experiment status both-days"]
-    assert "10% of subjects get main (v2), the others prod (v1)" in status
+    assert "10 % of subjects get main (v2), the others prod (v1)" in status
     assert "no decision yet" in status
     decided = outputs["tfgrpo log --decisions prod"]
     for why in ("answers got longer", "June was short", "no more short totals", "incident 214"):

@@ -114,7 +114,7 @@ def test_production_says_since_when_a_version_is_in_force_and_from_where_decisio
     for said in (
         "rollback prod, from v0 to v1",
         "experiment: promote trial, from v1 to v0",
-        "experiment: share trial, from 20% to 50%",
-        "experiment: start trial, from prod (v1) to v0 (v0), which 20% get",
+        "experiment: share trial, from 20 % to 50 %",
+        "experiment: start trial, from prod (v1) to v0 (v0), which 20 % get",
     ):
         assert said in words, said

@@ -204,7 +204,7 @@ def test_a_share_is_said_and_taken_back_as_it_is(store: Path) -> None:
 
     page = changed("0.5")
     assert "which 0.5 % of the traffic" in page
-    assert "from 20% to 0.5%" in page
+    assert "from 20 % to 0.5 %" in page
     assert "for 0.5 % of the traffic" in visitor.get("/")
     changed("12.3456789")
     page = visitor.get("/production")

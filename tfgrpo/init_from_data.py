@@ -102,21 +102,14 @@ def read_table(path: Path) -> list[Row]:
     return [row._replace(fields=_with_reference(row.fields)) for row in readers.read(path)]
 
 
-def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
-    """Rows in our shape, unless somebody has named the fields. Raises DatasetError."""
+def shaped(rows: Sequence[Row], own: OwnData) -> tuple[list[Row], bool]:
+    """Rows in our shape, unless somebody has named the fields, and whether they tell from where
+    answers count options. Raises DatasetError."""
     if own.problem is not None or own.answers:
-        return list(rows)
-    indices = option_indices(row.fields for row in rows)
-    base = indices.first if indices is not None else 0
-    return [row._replace(fields=in_our_shape(row.fields, row.where, base)) for row in rows]
-
-
-def _index_doubt(path: Path, rows: Sequence[Row], own: OwnData) -> list[str]:
-    """A warning where the rows do not tell from where answers count options."""
-    if own.problem is not None or own.answers:
-        return []
-    indices = option_indices(row.fields for row in rows)
-    return [describe_doubt(str(path))] if indices is not None and not indices.is_certain else []
+        return list(rows), True
+    first, is_certain = option_indices(row.fields for row in rows) or (0, True)
+    fitted = [row._replace(fields=in_our_shape(row.fields, row.where, first)) for row in rows]
+    return fitted, is_certain
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,8 +124,7 @@ def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     """What to write for the rows of a table. Raises DatasetError where too few can be used."""
-    doubt = _index_doubt(path, rows, own)
-    rows = shaped(rows, own)
+    rows, is_certain = shaped(rows, own)
     columns = guess_columns([row.fields for row in rows], own.problem, own.answers, own.kind)
     several = columns.answers if columns.kind == "json" and len(columns.answers) > 1 else ()
     scalars = {name: read_column(name, [row.fields.get(name) for row in rows]) for name in several}
@@ -171,7 +163,7 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
         f"{path}: {len(rows):,} rows; {columns.problem!r} is asked{answered}",
         *columns.why,
         *(note for column in scalars.values() for note in column.notes),
-        *doubt,
+        *([] if is_certain else [describe_doubt(str(path))]),
         *_unread(rows, columns),
         *dropped,
         *([f"{len(labels)} labels, in labels.txt: {listed}"] if labels else []),

@@ -35,8 +35,8 @@ def iso(microseconds: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as it was set, with as many digits as that had: `0.5%`."""
-    return f"{100 * share:g}%"
+    """A share as it was set, with as many digits as that had: `0.5 %`."""
+    return f"{100 * share:g} %"
 
 
 def typed(value: float | None, times: float = 1) -> str:

@@ -27,6 +27,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy
@@ -409,24 +410,15 @@ def _both_measured(outcomes: Iterable[Outcome]) -> tuple[Measured, Measured]:
     for one in outcomes:
         under.setdefault(one.sizes, ([], []))[one.candidate].append(one.value)
     pairs = [pair for pair in under.values() if all(pair)]
-    sizes = [sum(len(pair[arm]) for pair in under.values()) for arm in (0, 1)]
-    if len(pairs) != len(under) and not pairs:
-        sums = [
-            math.fsum(value for pair in under.values() for value in pair[arm]) for arm in (0, 1)
-        ]
-        means = [sums[arm] / sizes[arm] if sizes[arm] else 0.0 for arm in (0, 1)]
-    else:
-        weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]
-        whole = math.fsum(weights) or 1.0
-        means = [
-            math.fsum(
-                weight * math.fsum(pair[arm]) / len(pair[arm])
-                for weight, pair in zip(weights, pairs, strict=True)
-            )
-            / whole
-            for arm in (0, 1)
-        ]
-    return Measured(sizes[0], means[0]), Measured(sizes[1], means[1])
+    weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]
+    arms = []
+    for arm in (0, 1):
+        values = [value for pair in under.values() for value in pair[arm]]
+        mean = fmean(values) if values else 0.0
+        if pairs:
+            mean = fmean([fmean(pair[arm]) for pair in pairs], weights)
+        arms.append(Measured(len(values), mean))
+    return arms[0], arms[1]
 
 
 def _evidence(log: float) -> float:

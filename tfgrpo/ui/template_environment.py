@@ -81,9 +81,10 @@ def environment(pages: Collection[str]) -> Environment:
     filters = (
         *(wording.age, wording.when, wording.iso, wording.money, wording.span, wording.typed),
         *(count, signed, decimal, percent, milliseconds, cut, short, in_words, own, unseen, chance),
-        *(for_a_page, share),
+        for_a_page,
     )
-    templates.filters |= {one.__name__: one for one in filters} | {"pieces": compared}
+    templates.filters |= {one.__name__: one for one in filters}
+    templates.filters |= {"pieces": compared, "share": wording.percent}
     templates.globals |= {
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "=", "MOVE": "↕"},
@@ -176,11 +177,6 @@ def short(value: float | None) -> str:
 def percent(value: float | None, digits: int = 0) -> str:
     """Returns a share in percent; a dash for what is unknown."""
     return UNKNOWN if value is None else f"{100 * value:.{digits}f} %"
-
-
-def share(value: float) -> str:
-    """Returns a share in percent as it was set, with as many digits as that had."""
-    return f"{100 * value:g} %"
 
 
 def milliseconds(microseconds: float | None) -> str:

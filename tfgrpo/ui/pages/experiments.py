@@ -26,7 +26,7 @@ from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.production import show as show_production
 from tfgrpo.ui.shown_project import branches_of_people, number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
-from tfgrpo.wording import typed
+from tfgrpo.wording import percent, typed
 
 METRICS = ("score", *MEASURES)
 
@@ -95,7 +95,7 @@ def _decided(visit: Visit, running: Experiment) -> Response:
     why = visit.required("why", "why")
     if act == "share":
         after = change_share(store, running.name, _share(visit), why=why)
-        words = f"{100 * after.share:g} % get the candidate of {after.name}"
+        words = f"{percent(after.share)} get the candidate of {after.name}"
         return visit.done("/production", words, _act(after, "share", typed(running.share, 100)))
     if act not in acts:
         raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
