@@ -398,7 +398,6 @@ class Store:
                     f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
-            name_moves.check_may_go(self, name)
             self._move(name_moves.moves_away(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
@@ -468,15 +467,13 @@ class Store:
         now, signer = self.now(), author or self.author
         rows = []
         for name, version, symbol in moves:
-            known = at is not None and name == at.name
-            was = at if known else self.port.names.ref(name)
-            if (
-                not self._forced
-                and was is not None
-                and was.version not in (None, version)
-                and not (known and at is not None and not at.is_protected)
-            ):
-                name_moves.check(self.port, name)
+            tip = at if at is not None and name == at.name else None
+            was = tip or self.port.names.ref(name)
+            if not self._forced and was is not None and was.version not in (None, version):
+                if tip is None or tip.is_protected:
+                    name_moves.check(self.port, name)
+                if tip is None:
+                    name_moves.check_runs(self, name, version)
             before = (None, None) if was is None else (was.version, was.symbol)
             rows.append(RefMove._make((0, 0, name, version, symbol, *before, signer, now, action)))
         after = None if at is None else at.last_move

@@ -23,7 +23,7 @@ from tfgrpo.store import (
 )
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.history.name_moves import take_back, undo
+from tfgrpo.store.history.name_moves import redo, rename, take_back, undo
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_an_undo_takes_no_name_of_a_run_at_work_away(store: Store, at_work: Run)
     acts: list[Callable[[], object]] = [
         lambda: store.create_branch("quick/candidates"),
         lambda: store.commit("quick/candidates", [add("y")], message="m"),
-        lambda: store.commit("main", [add("x")], message="m"),
+        lambda: store.commit("main", [add("x")], message="m", meta={"run": "quick"}),
         lambda: store.create_tag("quick/step_1", "main"),
     ]
     for act in acts:
@@ -197,19 +197,53 @@ def test_an_undo_takes_no_name_of_a_run_at_work_away(store: Store, at_work: Run)
             with pytest.raises(InvalidOperation, match="run quick, which is at work"):
                 back(store)
         assert store.branches() == branches
-    store.commit("side", [add("z")], message="m")
-    assert undo(store)
+    for branch in ("side", "main"):  # what a person does on its branch too
+        before = store.tip(branch)
+        store.commit(branch, [add(branch)], message="m")
+        assert undo(store)
+        assert store.tip(branch) == before
 
 
-def test_the_branches_of_a_run_at_work_are_deleted_only_by_force(
+def test_the_names_of_a_run_at_work_are_taken_away_only_by_force(
     store: Store, at_work: Run
 ) -> None:
-    store.create_branch("quick/candidates")
-    for name in ("main", "quick/candidates"):
-        with pytest.raises(InvalidName, match="run quick is at work"):
-            store.delete_branch(name)
-        with store.forced():
-            store.delete_branch(name)
+    store.create_branch("quick/candidates", "main")
+    store.create_tag("quick/step_1", "main")
+    acts: list[Callable[[], object]] = [
+        lambda: store.delete_branch("quick/candidates"),
+        lambda: rename(store, "branch", "main", "old"),
+        lambda: rename(store, "tag", "quick/step_1", "old"),
+        lambda: store.delete_tag("quick/step_1"),
+        lambda: store.move_branch("quick/candidates", "v0"),
+        lambda: rename(store, "branch", "quick/candidates", "old"),
+        lambda: store.delete_branch("main"),
+    ]
+    names = (store.branches(), store.tags())
+    for act in acts:
+        with pytest.raises(InvalidName, match="run quick is at work on") as refused:
+            act()
+        assert "--force" in str(refused.value.hint)
+        assert (store.branches(), store.tags()) == names
+    with store.forced():
+        for act in acts[3:]:
+            act()
+
+
+def test_a_redo_takes_no_branch_of_a_run_at_work_away(store: Store) -> None:
+    store.create_branch("side")
+    store.delete_branch("side")
+    undo(store)
+    run = store.runs.create("quick", "uid", "side", 0, {}, "ann")
+    at_work = process_lock.held(store.runs.lock_path(run))
+    with at_work, pytest.raises(InvalidName, match="run quick is at work on side"):
+        redo(store)
+    redo(store)
+    assert "side" not in store.branches()
+
+
+def test_the_branch_of_a_run_at_work_moves_as_a_person_wants(store: Store, at_work: Run) -> None:
+    store.move_branch("main", "v1")
+    assert undo(store)
 
 
 def test_head_on_a_branch_follows_its_commits_and_moves(store: Store) -> None:

@@ -22,11 +22,13 @@ from tfgrpo.store.errors import (
 )
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG
+from tfgrpo.store.history.walks import has_in_history
 from tfgrpo.store.records import RefMove
 
 if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Run
     from tfgrpo.store.port import Port
+    from tfgrpo.store.records import Json
     from tfgrpo.store.store import Store
 
 
@@ -105,8 +107,7 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
                 f"{kind} {new} exists, at v{there.version}",
                 hint=f"choose another name, or delete it first: `tfgrpo {kind} -d {new}`",
             )
-        if kind == "branch" and not store.is_forced:
-            _check_runs(store, old)
+        check_runs(store, prefix + old, None, idle=kind == "branch")
         moves = moves_away(store.port, prefix + old)
         moves.append((prefix + new, version, None))
         if is_protected(store.port, prefix + old):
@@ -116,14 +117,42 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
         store.move_names(moves, f"rename {kind} {old} to {new}")
 
 
-def _check_runs(store: Store, branch: str) -> None:
-    for run in store.runs.listed():
-        if run.branch == branch and store.runs.state(run) != "finished":
-            raise InvalidName(
-                f"run {run.name} is unfinished and adds to {branch}",
-                hint=f"finish it with `tfgrpo train --resume {run.name}`; --force renames anyway, "
-                "and the run is then left without a branch",
-            )
+def check_runs(store: Store, name: str, to: int | None, *, idle: bool = False) -> None:
+    """Raises InvalidName where a run at work needs a whole name that is to stand elsewhere, and
+    with `idle` one that may be resumed, unless the store is forced. A run's steps and branches do
+    not go, and those that it made itself only grow; its branch moves as anybody wants."""
+    needed = None if store.is_forced else _needed_by(store, name, idle=idle)
+    if needed is None:
+        return
+    run, is_own = needed
+    if to is not None and not (is_own and name.startswith(BRANCH)):
+        return
+    was = store.port.names.standing(name)
+    if to is not None and was and has_in_history(store, store.version(to), was):
+        return
+    at_work = store.runs.state(run) == "running"
+    raise InvalidName(
+        f"run {run.name} is {'at work on' if at_work else 'unfinished and adds to'} "
+        f"{name.partition('/')[2]}",
+        hint=("stop it first" if at_work else f"finish it with `tfgrpo train --resume {run.name}`")
+        + "; --force does it anyway, and the run is then left without it",
+    )
+
+
+def _needed_by(store: Store, name: str, *, idle: bool = False) -> tuple[Run, bool] | None:
+    """The run at work, or with `idle` the one that may be resumed, that a whole name belongs to,
+    and whether it is the run's own: a step, or a branch that it made; or else the one it adds to.
+    """
+    if not name.startswith((BRANCH, TAG)):
+        return None
+    for run in store.runs.all():
+        is_own = name.startswith((f"{TAG}{run.name}/step_", f"{BRANCH}{run.name}/"))
+        if is_own or name == BRANCH + run.branch:
+            state = store.runs.state(run)
+            waits = idle and state != "finished" and not store.runs.is_removed(run)
+            if state == "running" or waits:
+                return run, is_own
+    return None
 
 
 def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
@@ -148,7 +177,7 @@ def undo(store: Store) -> list[RefMove]:
         if batch is None:
             raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
         _check_idle(store, batch)
-        if any(_redacts(store, move) for move in batch):
+        if any("redacts" in _committed(store, move) for move in batch):
             raise TfgrpoError(
                 f"the last operation was a redaction ({batch[0].action.removeprefix(COMMIT)}), "
                 "which cannot be undone",
@@ -178,7 +207,7 @@ def take_back(store: Store, number: int) -> list[RefMove]:
             raise InvalidOperation(
                 f"{name} has moved since", hint="its history has what came after, and takes it back"
             )
-        if any(_redacts(store, move) for move in batch):
+        if any("redacts" in _committed(store, move) for move in batch):
             raise InvalidOperation("a redaction cannot be taken back")
         _check_head(store, batch)
         _check_idle(store, batch)
@@ -242,48 +271,25 @@ def _check_remotes(store: Store, batch: list[RefMove]) -> None:
             )
 
 
-def _redacts(store: Store, move: RefMove) -> bool:
-    """Whether a move is of the branch that a redaction was committed to, by that commit."""
+def _committed(store: Store, move: RefMove) -> Json:
+    """The meta of the version that a move brought its branch by a commit; none of another move."""
     if move.version is None or not (
         move.name.startswith(BRANCH) and move.action.startswith(COMMIT)
     ):
-        return False
+        return {}
     version = store.version(move.version)
-    return "redacts" in version.meta and move.previous == version.parent
+    return version.meta if move.previous == version.parent else {}
 
 
 def _check_idle(store: Store, batch: list[RefMove]) -> None:
     """Raises InvalidOperation where an operation is that of a run at work, which builds on it."""
     for move in batch:
-        run = run_at_work_on(store, move.name)
-        if run is not None:
+        run, is_own = _needed_by(store, move.name) or (None, False)
+        if run and (is_own or _committed(store, move).get("run") == run.name):
             raise InvalidOperation(
                 f"the last operation is of run {run.name}, which is at work",
                 hint="stop it first, or `tfgrpo reset REVISION` moves the branch",
             )
-
-
-def check_may_go(store: Store, branch: str) -> None:
-    """Raises InvalidName for the branch of a run at work, or of its candidates, unless the store is
-    forced."""
-    run = None if store.is_forced else run_at_work_on(store, BRANCH + branch)
-    if run is not None:
-        raise InvalidName(
-            f"run {run.name} is at work on {branch}",
-            hint="stop it first; --force deletes it anyway, and the run is then left without it",
-        )
-
-
-def run_at_work_on(store: Store, name: str) -> Run | None:
-    """The run at work that a whole name belongs to: a step, its branch, or that of candidates."""
-    if not name.startswith((BRANCH, TAG)):
-        return None
-    for run in store.runs.all():
-        own = (f"{TAG}{run.name}/step_", f"{BRANCH}{run.name}/")
-        is_own = name == BRANCH + run.branch or name.startswith(own)
-        if is_own and store.runs.state(run) == "running":
-            return run
-    return None
 
 
 def redoable(store: Store) -> list[RefMove] | None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import IO, NamedTuple, Protocol
 
 from tfgrpo.store import child_processes, signing
-from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
+from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, TAG
@@ -143,12 +143,11 @@ class StorePeer:
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
                 raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
-            run = name_moves.run_at_work_on(self.store, move.name)
-            if run is not None and not force:
-                raise PushRefused(
-                    f"run {run.name} is at work on {name} there",
-                    hint="--force deletes it anyway, and the run is then left without it",
-                )
+            try:
+                if not force:
+                    name_moves.check_runs(self.store, move.name, None)
+            except InvalidName as refusal:
+                raise PushRefused(f"{refusal} there", hint=refusal.hint) from None
             return name_moves.moves_away(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
