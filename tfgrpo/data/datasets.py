@@ -98,10 +98,10 @@ def parse(name: str, folder: Path | str = "") -> DatasetSpec:
     match = SPEC.match(name)
     if match is None or os.path.exists(os.path.join(folder, name)):
         return DatasetSpec(name)
-    source, count, seed = match["source"], match["count"], match["seed"]
+    source = match["source"]
     called = None if os.path.exists(os.path.join(folder, source)) else known(source)
-    numbers = (None if number is None else int(number) for number in (count, seed))
-    return DatasetSpec(called or source, *numbers, on_hub=called is not None)
+    count, seed = (None if match[part] is None else int(match[part]) for part in ("count", "seed"))
+    return DatasetSpec(called or source, count, seed, called is not None)
 
 
 def stem(name: str) -> str:

@@ -92,7 +92,7 @@ class Measurement:
         rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
         choosing = Choosing(rule, rivals.compatible, start)
         gain = crossfitted(attempts, names, choosing, self._near, self._seed) if seen else None
-        is_nothing = gain is None or not any(filter(isfinite, gain.estimate[:3]))
+        is_nothing = gain is None or not any(one and isfinite(one) for one in gain.estimate[:3])
         return None if is_nothing and not names else gain
 
     def _is_own(self, name: str) -> bool:
