@@ -28,6 +28,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
 )
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
+from tfgrpo.domains.mathematics.numerals import without_full_stop
 from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
     USUAL,
@@ -291,7 +292,8 @@ def choices(text: str) -> tuple[str, ...] | None:
 
 def written(text: str) -> str:
     """Returns a text without what does not matter when two are compared letter by letter."""
-    return one_line(WRAPPING.sub(r"\1", text)).strip("$ .").replace("\\dfrac", "\\frac")
+    bare = without_full_stop(one_line(WRAPPING.sub(r"\1", text)).strip("$ ")).strip("$ ")
+    return bare.replace("\\dfrac", "\\frac")
 
 
 def one_line(text: str) -> str:
@@ -381,17 +383,21 @@ def _same_base(gold: str, answer: str) -> bool | None:
 
 
 def _same_ratio(gold: str, answer: str) -> bool | None:
-    """Compares ratios, `2:4` and `1:2`, part by part."""
-    sides = [text.strip("$ ").rpartition("=")[2].split(":") for text in (gold, answer)]
-    if any(len(side) < 2 for side in sides):
+    """Compares ratios, `2:4` and `1:2`, part by part, and what an answer says that they equal."""
+    want, have = _ratios(gold)[-1:], _ratios(answer)
+    if not want or not have or None in (want[0], have[-1]):
         return None
-    want, have = ([plain(part.strip()) for part in side] for side in sides)
-    if None in want or None in have or not want[0] or not have[0]:
-        return None
-    if len(want) != len(have):
-        return False
-    pairs = list(zip(want, have, strict=True))
-    return all(a * have[0] == b * want[0] for a, b in pairs if a is not None and b is not None)
+    return {*want} == {*have} - {None}
+
+
+def _ratios(text: str) -> list[tuple[Fraction, ...] | None]:
+    """Returns each side of an equation as a ratio that begins with 1; None for any other side."""
+    sides = []
+    for side in text.strip("$ ").split("="):
+        numbers = [plain(part.strip()) for part in side.split(":")]
+        known = [number / numbers[0] for number in numbers if number is not None and numbers[0]]
+        sides.append(tuple(known) if len(known) == len(numbers) > 1 else None)
+    return sides
 
 
 def _same_choice(gold: str, answer: str) -> bool | None:

@@ -92,24 +92,28 @@ class _Reader:
         return _negative(value) if negative else value
 
     def _product(self) -> Value:
-        whole = self._next() == "number"
-        result = self._power()
+        result = self._mixed()
         while True:
             kind = self._next()
             if kind in ("times", "over"):
                 self.tokens.pop()
-                factor = self._signed(self._power)
+                factor = self._signed(self._mixed)
                 result = _multiply(result, factor if kind == "times" else _inverse(factor))
-            elif kind == "frac" and whole and isinstance(result, Fraction):
-                part = self._power()  # a mixed number, as in 2\frac{1}{2}
-                if not isinstance(part, Fraction) or not 0 <= part < 1 or result.denominator != 1:
-                    raise NotArithmetic
-                result += part
             elif kind in ("open", "frac"):
                 result = _multiply(result, self._power())
             else:
                 return result
-            whole = False
+
+    def _mixed(self) -> Value:
+        """Returns a power, or a mixed number, whose whole part is no power: `2\\frac{1}{2}`."""
+        if [kind for kind, _ in self.tokens[-2:]] != ["frac", "number"]:
+            return self._power()
+        whole, part = self._atom(), self._power()
+        if not isinstance(part, Fraction) or not isinstance(whole, Fraction):
+            raise NotArithmetic
+        if not 0 <= part < 1 or whole.denominator != 1:
+            raise NotArithmetic
+        return whole + part
 
     def _power(self) -> Value:
         base = self._atom()

@@ -118,7 +118,8 @@ def scaled(expression: Any, factor: Fraction) -> Any:
     if isinstance(expression, Expr | MatrixBase):
         return expression * Rational(factor.numerator, factor.denominator)
     if isinstance(expression, Eq):
-        return Eq(expression.lhs, scaled(expression.rhs, factor), evaluate=False)
+        left = scaled(expression.lhs, factor) if _is_constant(expression.lhs) else expression.lhs
+        return Eq(left, scaled(expression.rhs, factor), evaluate=False)
     if isinstance(expression, Set | Tuple):
         return expression.func(*(scaled(part, factor) for part in expression.args))
     return expression
@@ -194,7 +195,7 @@ def confirmed(gold: Any, answer: Any) -> bool:
     if isinstance(answer, Eq) and isinstance(gold, Expr | Set | Tuple | MatrixBase):
         # m + n = 5 says what m + n is, and 2 + 3 = 5 is 5, but x + 1 = 5 says what x is
         named = _is_name(answer.lhs) or len(answer.lhs.free_symbols) != 1
-        return named and confirmed(gold, answer.rhs)
+        return named and _may_hold(answer) and confirmed(gold, answer.rhs)
     if isinstance(gold, Expr) and isinstance(answer, Expr):
         return _same_formulas(gold, answer)
     if isinstance(gold, Set | Tuple) and isinstance(answer, Set | Tuple):
@@ -204,6 +205,21 @@ def confirmed(gold: Any, answer: Any) -> bool:
 
 def _all(gold: Iterable[Any], answer: Iterable[Any]) -> bool:
     return all(confirmed(one, other) for one, other in zip(gold, answer, strict=True))
+
+
+def _may_hold(equation: Any) -> bool:
+    """Whether an equation is true, if both of its sides are numbers that are written out: exactly,
+    or but for what is rounded or cut off in a decimal on the right."""
+    left, right = equation.lhs, equation.rhs
+    if not (_is_constant(left) and _is_constant(right)) or left.has(ExprWithLimits, AppliedUndef):
+        return True
+    if confirmed(left, right):
+        return True
+    one, other = _number(left), _number(right)
+    if one is None or other is None or not right.is_Rational or right.is_Integer:
+        return False
+    digits = next((n for n in range(1, SAME) if (right * 10**n).is_Integer), SAME)
+    return bool(abs(one - other) < Rational(1, 10**digits))
 
 
 def _is_name(left: Any) -> bool:
@@ -412,6 +428,8 @@ def _exact(expression: Any) -> Any:
         expression = expression.doit()
     if isinstance(expression, MatrixBase):
         return expression.applyfunc(_exact)
+    if isinstance(expression, Eq):  # 1/2 = 0.5 stays an equation
+        return Eq(_exact(expression.lhs), _exact(expression.rhs), evaluate=False)
     if not hasattr(expression, "xreplace"):
         return expression
     floats = {number: Rational(str(number)) for number in expression.atoms(Float)}

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domains.mathematics import arithmetic
+from tfgrpo.domains.mathematics.numerals import without_full_stop
 
 DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
@@ -62,7 +63,7 @@ def parse(text: str) -> Any | None:
 
 def undelimited(text: str) -> str | None:
     """Returns a formula without what marks it as one; None where several stand in a text."""
-    text = text.strip().rstrip(".")
+    text = without_full_stop(text.strip())
     for opening, closing in DELIMITERS:
         if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening):
             text = text[len(opening) : -len(closing)].strip()

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Value
 from tfgrpo.domains.mathematics.dates_bases_compounds import YEAR_FIRST
+from tfgrpo.domains.mathematics.numerals import without_full_stop
 
 PLAIN = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
@@ -71,7 +72,7 @@ class Quantity(NamedTuple):
 def quantity(text: str) -> Quantity | None:
     """Returns the number that a text is: `1,250`, `$40`, `12.50`, `40 euros`, `2^{-100}`."""
     measured = units.split(_unwrapped(text))
-    bare = measured.text.strip("$ ").rstrip(".")
+    bare = without_full_stop(measured.text.strip("$ "))
     percent = PERCENT.search(bare)
     if percent is not None:
         bare = bare[: percent.start()].strip()
@@ -208,7 +209,8 @@ def _unwrapped(text: str) -> str:
     text = SCALE_TEXT.sub(r" \1", text.strip())
     if text.startswith("$") and text.endswith("$"):
         text = text.strip("$")
-    text = GROUPS.sub("", text.replace("{,}", ",").replace(",\\!", ",").rstrip("."))
+    text = without_full_stop(text.replace("{,}", ",").replace(",\\!", ","))
+    text = GROUPS.sub("", text)
     for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
         text = text.replace(space, " ")
     return text.strip()
