@@ -48,6 +48,18 @@ SOUND = [
     "- 51 / 3 = 17\n- 68 / 4 = 17\n" r"\boxed{17}",
     "\n- 5 \\cdot 8 = -40\n" r"\boxed{-40}",
     r"63 \div 5 = 12 \text{ remainder } 3, \boxed{12\frac{3}{5}} is 12.6, x = 1",
+    r"12 : (2+2) = 3 \boxed{3}",
+    r"24 : 6 + 2 = 6 \boxed{6}",
+    r"1.000 + 500 = 1.500 \boxed{1500}",
+    r"1.200 * 3 = 3.600 \boxed{3600}",
+    r"2.500 : 2 = 1.250 \boxed{1250}",
+    r"(1.000 + 500) : 2 = 750 \boxed{750}",
+    r"1.250,50 + 1 = 1.251,50 \boxed{1251.5}",
+    r"1011 + 1 = 1100 in binary \boxed{1100}",
+    r"In base 8, 5 + 5 = 12. \boxed{12}",
+    r"Modulo 7 we have 5 + 4 = 2. \boxed{2}",
+    r"4 \times 2\frac12 = 10 \boxed{10}",
+    r"1 / 2 = .5 \boxed{.5}",
     r"-5 \cdot 8 = -40, 9 \cdot 17 = 153, \frac{-40}{153} \boxed{-\frac{40}{153}}",
 ]
 FLAWED = [
@@ -65,6 +77,12 @@ FLAWED = [
     r"1,250 + 750 = 2,100 \boxed{2000}",
     r"5 + 3 = 8, 8 * 2 = 16 \boxed{12}",
     r"3 − 1 = 3 \boxed{2}",
+    r"12 : (2+2) = 5 \boxed{3}",
+    r"1.000 + 500 = 1.600 \boxed{1500}",
+    r"Step 1: 5 + 3 = 9 \boxed{8}",
+    r"The base is 5 + 3 = 9 \boxed{8}",
+    r"1 / 2 = .6 \boxed{.5}",
+    r"4 \times 2\frac12 = 4 \boxed{10}",
 ]
 
 

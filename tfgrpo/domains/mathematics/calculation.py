@@ -5,6 +5,7 @@ What is numbers alone (`48 / 2 = 24`, `<<3*4=12>>`, `\frac34 + \frac14 = 1`) is 
 nothing is run. An equation that is false, and that no later one with the same left side corrects,
 is a flaw. So is an answer that stands nowhere before its box, where every equation of a response is
 numbers alone. Whatever is not surely a whole side, as what stands beside a letter, is left alone.
+`1.000 : 2 = 500` is no flaw: it holds where points separate thousands and a colon divides.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import NamedTuple
 from tfgrpo.domains.mathematics import arithmetic
 from tfgrpo.domains.mathematics.extract import BEGUN, extract, spoken
 from tfgrpo.domains.mathematics.notation import plainly
+from tfgrpo.domains.mathematics.numerals import ungrouped, with_points
 from tfgrpo.domains.mathematics.parsing import READ
-from tfgrpo.domains.mathematics.quantities import THOUSANDS, plain
+from tfgrpo.domains.mathematics.quantities import plain
 
 EQUALS = re.compile(r"(?<![<>!=:≠\\])=(?![=>])")
 MARKS = re.compile(r"\\\$|\$|\*\*(?=[^\W\d])|(?<=[^\W\d])\*\*")
@@ -39,6 +41,15 @@ NEAR = Fraction(1, 200)
 """How far from each other two sides may be of which one is a decimal, which was rounded."""
 BULLET = re.compile(r"-\s")
 """What may begin a line of a list, or a negative number."""
+
+
+OVER = re.compile(r"(?<=[\d)}])\s*:\s*(?=[\d(\\.])")
+OTHERWISE = re.compile(
+    r"\b(?:binary|octal|hexadecimal|bin[äa]r\w*|binaire|binario|oktal|octale?|modul[oar]+|mod)\b"
+    r"|\b(?:in|to|en|zur)\s+bas(?:e|is)\b|\\p?mod(?![a-z])|\\equiv(?![a-z])|≡",
+    re.IGNORECASE,
+)
+"""By which digits are those of another base, or sums those of a clock."""
 
 
 class Side(NamedTuple):
@@ -70,19 +81,20 @@ def flaw(response: str) -> str | None:
     """Returns what is wrong with the calculation of a response that gives an answer; None where
     nothing is, or nothing of it can be worked out. Raises nothing."""
     text = LINES.sub("\n", MARKS.sub(" ", BEGUN.split(spoken(response))[0]))
-    pieces = EQUALS.split(text)
+    if OTHERWISE.search(text):
+        return None
+    readings = (text, OVER.sub(" / ", with_points(text, ".")))
     held: dict[str, bool] = {}
     shown: dict[str, str] = {}
-    whole = len(pieces) > 1
-    for before, after in pairwise(pieces):
-        left, right = _last(before), _first(after)
+    whole = EQUALS.search(text) is not None
+    for equation in zip(*(pairwise(EQUALS.split(each)) for each in readings), strict=True):
+        (left, right), other = ((_last(before), _first(after)) for before, after in equation)
         if left is None or right is None:
             whole = False
             continue
         if left.is_calculation or right.is_calculation:
             key = "".join(left.text.split())
-            listed = BULLET.match(left.text) and left._replace(value=-left.value).equals(right)
-            held[key] = left.equals(right) or bool(listed)
+            held[key] = _holds(left, right) or _holds(*other)
             shown[key] = f"{left.text} = {right.text}"
     false = next((shown[key] for key, holds in held.items() if not holds), None)
     if false is not None:
@@ -90,12 +102,21 @@ def flaw(response: str) -> str | None:
     answer = plain(plainly(extract(response) or ""))
     if not whole or answer is None:
         return None
-    there = (_side(part) for run in AT_START.findall(text) for part in (run, *run.split()))
+    runs = (run for each in readings for run in AT_START.findall(each))
+    there = (_side(part) for run in runs for part in (run, *run.split()))
     if any(
         Side("", answer).equals(side) or side.equals(Side("", answer)) for side in there if side
     ):
         return None
     return f"no equation gives {extract(response)}"
+
+
+def _holds(left: Side | None, right: Side | None) -> bool:
+    """Whether two sides are the same, also where the left one's sign begins a line of a list."""
+    if left is None or right is None:
+        return False
+    listed = BULLET.match(left.text) and left._replace(value=-left.value).equals(right)
+    return left.equals(right) or bool(listed)
 
 
 def _last(text: str) -> Side | None:
@@ -130,6 +151,6 @@ def _is_mathematics(word: str) -> bool:
 
 
 def _side(text: str) -> Side | None:
-    bare = re.sub(r"\\[,;! ]", " ", text.translate(SIGNS)).strip(" \n.,")
-    value = arithmetic.value(THOUSANDS.sub(lambda group: group[0].replace(",", ""), bare))
+    bare = re.sub(r"\\[,;! ]", " ", text.translate(SIGNS)).strip(" \n,").rstrip(" \n.,")
+    value = arithmetic.value(ungrouped(bare))
     return Side(bare, value) if isinstance(value, Fraction) else None
