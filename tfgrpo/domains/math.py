@@ -2,7 +2,7 @@
 
 math                              a decimal stands for a number at six digits, units are lenient
 math:digits=4,units=strict        at four digits, and a unit that is asked for has to be there
-math:decimal=comma                the comma of a ground truth is a decimal comma
+math:decimal=comma                commas of ground truths and answers are decimal commas
 math:letters=product              letters in a row are a product, in any order
 math:written=python               ground truths are Python, as SymPy prints them
 math:calculation=checked          a right answer counts if the calculation beside it gives it
@@ -22,10 +22,12 @@ from typing import Any, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, Verdict
-from tfgrpo.domains.mathematics.answers import COMMA, NUMBER, RUN, check_gold, judge
+from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
 from tfgrpo.domains.mathematics.extract import extract
-from tfgrpo.domains.mathematics.quantities import USUAL, Rules
+from tfgrpo.domains.mathematics.numerals import DECIMAL, DOTTED, with_points
+from tfgrpo.domains.mathematics.quantities import USUAL, Rules, quantity
+from tfgrpo.domains.mathematics.units import COUNTED
 
 HINT = (
     "write math:digits=4 (2 to 12), or any of units=lenient|strict, written=latex|python, "
@@ -33,12 +35,10 @@ HINT = (
     "with commas between them"
 )
 CHOICES = {name: get_args(kind) for name, kind in get_type_hints(Rules).items()}
-SURE = re.compile(
-    rf"[-+\s]*(?:\d{{1,3}}(?:\.\d{{3}})+,\d+|\\?[€£]\s*(?:{NUMBER})\Z|\d+,\d+\s*(?:\\?%|€|£|\\,|[a-zA-Z]))"
-)
-"""A comma between digits that can be nothing but a decimal comma."""
-POINT = re.compile(r"\d\.\d")
-DOTTED = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{3})+(?![\d.])")
+COMMA = re.compile(rf"[-+€$£\\\s]*{DECIMAL}[^\d,;()\[\]]*\Z")
+POINT = re.compile(r"\d\.\d|\d,\d{3},\d{3}")
+BOTH = re.compile(r"\.\d{3},\d")
+THOUSANDS = re.compile(rf"(?<![\d.]){DOTTED}(?![\d.])")
 PRODUCT = re.compile(r"(?<![a-zA-Z\\{])(?:\d+[a-z]{2,4}|[a-z]{2,4}(?=\s*[-+/^]))(?![a-zA-Z{(])")
 ALONE = r"(?<![a-zA-Z\\]){}(?![a-zA-Z])"
 
@@ -93,7 +93,7 @@ def _decided(problems: Sequence[Problem], rules: Rules) -> Rules:
     everything = "\n".join(golds)
     if "**" in everything and not re.search(r"[\\^]", everything):
         rules = replace(rules, written="python")
-    if any(map(SURE.match, golds)) and not POINT.search(DOTTED.sub(" ", everything)):
+    if any(map(_has_decimal_comma, golds)) and not POINT.search(THOUSANDS.sub(" ", everything)):
         rules = replace(rules, decimal="comma")
     runs = _runs(problems)
     others = any(len({*run}) < len(run) for run in map(str.strip, golds) if RUN.match(run))
@@ -113,12 +113,12 @@ def remarks(problems: Sequence[Problem], rules: Rules) -> tuple[str, ...]:
     """Returns what to say of how ground truths are read, a line for each thing that one alone does
     not tell; nothing where there is no such thing."""
     golds = [gold.strip() for problem in problems for gold in problem.ground_truths]
-    commas = [gold for gold in golds if (match := COMMA.match(gold)) and "," in match["number"]]
-    commas = [gold for gold in commas if not re.fullmatch(r"\D*\d{1,3}(?:,\d{3})+\D*", gold)]
+    commas = [gold for gold in golds if COMMA.match(gold) and with_points(gold) != gold]
     runs = [run for run, symbols in _runs(problems) if symbols]
     lines = []
-    if commas and rules.decimal == "comma":
-        lines.append(f"{_of(commas, golds)}: a comma is a decimal comma")
+    if rules.decimal == "comma":
+        commas = [gold for gold in golds if with_points(gold, ",.") != gold]
+        lines += [f"{_of(commas, golds)}: a comma is a decimal comma"] if commas else []
     elif commas:
         usual = f"{_of(commas, golds)}: a comma separates two answers"
         lines.append(f"{usual}; math:decimal=comma where it is a decimal comma")
@@ -131,6 +131,17 @@ def remarks(problems: Sequence[Problem], rules: Rules) -> tuple[str, ...]:
         usual = f"{_of(runs, golds)}: a word, whose letters have an order"
         lines.append(f"{usual}; math:letters=product where they are symbols")
     return tuple(lines)
+
+
+def _has_decimal_comma(gold: str) -> bool:
+    """Whether the comma of a ground truth can be nothing but a decimal comma: `1.234,50`, `€18,90`,
+    `12,5 kg`. `1,234 kg` may be thousands, and `2,3 and 5` a list."""
+    read = with_points(gold)
+    number = quantity(read) if read != gold else None
+    if number is None:
+        return False
+    measured = any(unit != COUNTED for unit in number.units)
+    return number.percent or measured or BOTH.search(gold) is not None
 
 
 def _runs(problems: Sequence[Problem]) -> list[tuple[str, bool]]:

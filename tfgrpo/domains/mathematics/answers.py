@@ -12,8 +12,10 @@ switched off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from tfgrpo.domains.base import Verdict
@@ -28,7 +30,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
 )
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
-from tfgrpo.domains.mathematics.numerals import without_full_stop
+from tfgrpo.domains.mathematics.numerals import ungrouped, with_points, without_full_stop
 from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
     USUAL,
@@ -40,8 +42,6 @@ from tfgrpo.domains.mathematics.quantities import (
     unit_factor,
 )
 
-NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d+,\d+"
-COMMA = re.compile(rf"(?P<before>[-+€$£\\\s]*)(?P<number>{NUMBER})(?P<after>[^\d,;()\[\]]*)\Z")
 RUN = re.compile(r"[a-zA-Z]{2,4}\Z")
 LOG = re.compile(r"\\?(?<![a-zA-Z])log(?!\s*_|[a-zA-Z\d])")
 PYTHON = (
@@ -50,6 +50,10 @@ PYTHON = (
     (re.compile(r"(?<![\w\\])E(?!\w)"), "e"),
 )
 """How SymPy writes what LaTeX has another sign for."""
+SEVERAL = re.compile(r"(?<!\\)[,;]|\\(?:pm|mp)(?![a-zA-Z])")
+TIGHT = re.compile(r"(?<=\d),(?=\d)")
+AND_NOTHING = re.compile(r"\d,0(?!\d)")
+"""What may be a list that ends in nothing: `12,0`."""
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
@@ -166,8 +170,37 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         return Verdict(1.0, normal(gold), "text: equal")
     if len(answer) > LONGEST:
         return Verdict(0.0, one_line(answer[:SHOWN]), f"unread: {differs(answer, gold)}")
-    gold, answer = as_decided(gold, rules, gold=True), as_decided(answer, rules, gold=False)
-    gold, answer = plainly(gold), plainly(answer)
+    gold = plainly(as_decided(gold, rules, gold=True))
+    decided = replace(rules, decimal="point")
+    verdicts = (_compared(gold, text, decided) for text in _readings(gold, answer, rules))
+    first = next(verdicts)
+    return next((each for each in chain((first,), verdicts) if each.reward == 1.0), first)
+
+
+def _readings(gold: str, answer: str, rules: Rules) -> Iterable[str]:
+    """Returns how an answer may be read beside a ground truth, the likeliest first. Beside one
+    value a comma is a decimal one, unless it may separate thousands; beside a list it separates
+    those or the values. Among decimal commas a point may separate thousands."""
+    answer = as_decided(answer, rules, gold=False)
+    if rules.decimal == "comma":
+        forms = [with_points(answer.replace("{,}", ","), unsure) for unsure in (",.", ",")]
+    else:
+        forms = [answer]
+    forms = [plainly(form) for form in forms]
+    if not _is_one(gold):
+        forms += [ungrouped(forms[0]), TIGHT.sub(", ", forms[0])]
+    elif "." in gold or not AND_NOTHING.search(answer):
+        forms.append(with_points(forms[0]))
+    return dict.fromkeys(forms)
+
+
+def _is_one(gold: str) -> bool:
+    """Whether a ground truth is one value, beside which no comma of an answer separates two."""
+    bare = ungrouped(gold.replace("{,}", ","))
+    return not SEVERAL.search(bare) and len(lists.parts(bare)) == 1 and date(gold) is None
+
+
+def _compared(gold: str, answer: str, rules: Rules) -> Verdict:
     if not same_compound(gold, answer):
         gold, answer = _as_products(gold, answer)
     for rule, same in (
@@ -202,10 +235,10 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
 
 
 def as_decided(text: str, rules: Rules, *, gold: bool) -> str:
-    """Returns a ground truth or an answer as the rules of its data set read it."""
-    if gold and rules.decimal == "comma" and (match := COMMA.match(text.strip())):
-        number = match["number"].replace(".", "").replace(",", ".")
-        text = f"{match['before']}{number}{match['after']}"
+    """Returns a ground truth or an answer as the rules of its data set read it, but for the commas
+    of an answer."""
+    if gold and rules.decimal == "comma":
+        text = with_points(text.replace("{,}", ","), ",.")
     if rules.written == "python":
         text = LOG.sub(r"\\ln ", text)
         for pattern, latex in PYTHON if gold else ():
@@ -437,13 +470,18 @@ def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
 def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
     """Compares the solutions of a system, each with its own values; None where neither is one.
     Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named. Groups
-    without names, `1, 2; 3, 4`, are compared with groups."""
+    without names, `1, 2; 3, 4`, are compared with groups. A list without names is in the order in
+    which the ground truth names its unknowns."""
 
     def right(gold: str, answer: str) -> bool:
         return compare(gold, answer, rules).reward == 1.0
 
     want, have = lists.system(gold), lists.system(answer)
-    if want and have and set(want[0]) == set(have[0]):
+    values = lists.named_values(gold) if "=" not in answer else []
+    listed = lists.elements(answer.removeprefix("\\{").removesuffix("\\}")) if values else []
+    if values and len(values) == len(listed):
+        same = all(map(right, values, listed))
+    elif want and have and set(want[0]) == set(have[0]):
         same = lists.matched(want, have, lambda a, b: all(right(a[name], b[name]) for name in a))
     elif want or have:
         gold_points = lists.tuples(want) if want else gold
@@ -454,6 +492,19 @@ def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
     else:
         return None
     return _verdict("solutions", same, gold, answer)
+
+
+def _as_often(texts: tuple[str, str], sets: tuple[Any, Any], rules: Rules) -> bool:
+    """Whether two lists hold each value as often. Only what a set has lost is looked at, and in
+    braces nothing is lost."""
+    from tfgrpo.domains.mathematics.expressions import lost
+
+    listed = [lists.elements(parsing.both_signs(lists.with_commas(text))) for text in texts]
+    braced = any(len(parts) == 1 and parts[0].startswith("\\{") for parts in listed)
+    if braced or not any(lost(each, len(parts)) for each, parts in zip(sets, listed, strict=True)):
+        return True
+    want, have = listed
+    return lists.matched(want, have, lambda a, b: compare(a, b, rules).reward == 1.0)
 
 
 def parsed(text: str) -> Any | None:
@@ -485,4 +536,5 @@ def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
         texts = (gold, answer)
         right = not expressions.one_is_relation(texts, want, have)
         right = right and expressions.same(want, have, texts, rules)
+        right = right and _as_often(texts, (want, have), rules)
     return _verdict(rule, right, gold, answer)

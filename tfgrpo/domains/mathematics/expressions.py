@@ -436,6 +436,11 @@ def _exact(expression: Any) -> Any:
     return expression.xreplace(floats) if floats else expression
 
 
+def lost(expression: Any, count: int) -> bool:
+    """Whether a list of so many parts became a set of fewer."""
+    return isinstance(expression, FiniteSet) and len(expression.args) < count
+
+
 def where(condition: str, others: Iterable[str]) -> Any:
     """Returns the numbers for which a condition holds, without one those for which none of the
     others does; None where that cannot be told."""

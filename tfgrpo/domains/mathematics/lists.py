@@ -11,18 +11,20 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
+from tfgrpo.domains.mathematics.numerals import GROUPED, ungrouped
+
 JOINT = re.compile(
     r"(?P<open>\\\{|[([{])|(?P<close>\\\}|[)\]}])"
     r"|(?P<word>(?:\\q?quad|\\[ ,;:!]|[\s~,]){0,8}"
     r"(?:\\(?:text|mathrm|textrm|mbox|textbf)\s*\{[\s~,]*(?P<said>and|or)[\s~,]*\}"
     r"|(?<![a-zA-Z\\])(?P<bare>and|or)(?![a-zA-Z]))(?:\\q?quad|\\[ ,;:!]|[\s~]){0,8})"
-    r"|(?P<comma>,)|(?P<semicolon>;)"
+    r"|(?<!\\)(?:(?P<comma>,)|(?P<semicolon>;))"
 )
 WITHOUT_COMMAS = ("word", "semicolon")
 JOINTS = (*WITHOUT_COMMAS, "comma")
 PROSE = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{3,}")
 """Words that are no command and no product of two symbols."""
-GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\Z")
+NUMBER = re.compile(rf"\s*[+-]?{GROUPED}(?:\.\d+)?\s*\Z")
 BRACKETED = re.compile(r"(?<![a-zA-Z])[(\[][^()\[\]{},;]*(?:;[^()\[\]{},;]*)+[)\]]")
 EQUATION = re.compile(r"\s*\\?([a-zA-Z]+(?:_\{?\w+\}?)?)\s*=(?!=)\s*(.+?)\s*\Z", re.DOTALL)
 CASES = re.compile(
@@ -65,8 +67,9 @@ def with_commas(text: str) -> str:
     text = brackets_with_commas(text)
     pieces = [part for _, part in parts(text, WITHOUT_COMMAS)]
     if len(pieces) < 2 or any(not part.strip() or PROSE.search(part) for part in pieces):
-        return text
-    whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in pieces]
+        spaced = re.split(r",\s+", text)
+        return ungrouped(text) if spaced[1:] and all(map(NUMBER.match, spaced)) else text
+    whole = [part.replace(",", "") if NUMBER.match(part) else part.strip("$ ") for part in pieces]
     return ", ".join(whole)
 
 
@@ -78,6 +81,18 @@ def brackets_with_commas(text: str) -> str:
 def system(text: str) -> list[dict[str, str]]:
     """Returns the solutions of a system: `p=5, q=2; p=7, q=2` are two of two names each. Nothing
     for what is not several solutions that name the same two or more unknowns."""
+    solutions = _solutions(text)
+    return solutions if len(solutions) > 1 else []
+
+
+def named_values(text: str) -> list[str]:
+    """Returns the values of two or more unknowns in the order in which they are named, `x=1, y=2`;
+    nothing for any other text."""
+    solutions = _solutions(text)
+    return list(solutions[0].values()) if len(solutions) == 1 else []
+
+
+def _solutions(text: str) -> list[dict[str, str]]:
     solutions: list[dict[str, str]] = [{}]
     for _, part in parts(text):
         match = EQUATION.match(part.strip("$ "))
@@ -89,13 +104,18 @@ def system(text: str) -> list[dict[str, str]]:
         solutions[-1][name] = value
     names = set(solutions[0])
     alike = all(set(solution) == names for solution in solutions)
-    return solutions if alike and len(names) > 1 and len(solutions) > 1 else []
+    return solutions if alike and len(names) > 1 else []
+
+
+def elements(text: str) -> list[str]:
+    """Returns the parts of a list; one part for any other text."""
+    return [part.strip("$ ") for _, part in parts(with_commas(text), ("comma",))]
 
 
 def groups(text: str) -> list[str]:
     """Returns the parts of a list of lists, `1, 2; 3, 4`; nothing for any other text."""
     pieces = [part.strip("$ ") for _, part in parts(text, ("semicolon",))]
-    inner = any(len(parts(part, ("comma",))) > 1 and not GROUPED.match(part) for part in pieces)
+    inner = any(len(parts(part, ("comma",))) > 1 and not NUMBER.match(part) for part in pieces)
     return pieces if len(pieces) > 1 and inner and all(pieces) else []
 
 

@@ -54,7 +54,7 @@ def parse(text: str) -> Any | None:
     bare = undelimited(text)
     if bare is None or unreadable(bare):
         return None
-    for form in (bare, _both_signs(bare)) if "\\pm" in bare else (bare,):
+    for form in (bare, both_signs(bare)) if "\\pm" in bare else (bare,):
         expression = _read(form)
         if expression is not None:
             return expression
@@ -138,7 +138,7 @@ def warm_up() -> None:
     parse("x^{2} + 1")
 
 
-def _both_signs(text: str) -> str:
+def both_signs(text: str) -> str:
     """Returns a list with `a ± b` in it written out as two answers, which no parser does."""
     parts, depth = [""], 0
     for character in text:

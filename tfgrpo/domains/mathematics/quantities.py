@@ -14,11 +14,10 @@ from typing import Literal, NamedTuple
 from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Value
 from tfgrpo.domains.mathematics.dates_bases_compounds import YEAR_FIRST
-from tfgrpo.domains.mathematics.numerals import without_full_stop
+from tfgrpo.domains.mathematics.numerals import GROUPED, ungrouped, without_full_stop
 
-PLAIN = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
+PLAIN = re.compile(rf"[+-]?(?:{GROUPED}|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
-THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
 HEDGE = re.compile(
@@ -30,8 +29,6 @@ SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9,
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
 PERCENT = re.compile(r"\s*\\?%[\s.$}]*\Z")
-EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")
-COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))|(?<=\b0),(?=\d{3}(?!\d))")
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
@@ -94,13 +91,8 @@ def plain(text: str) -> Fraction | None:
 
 
 def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
-    """Says whether two texts are the same number; None where one of them is none. An answer `1,5`
-    is 1.5 where that is asked for, and 50 % are 0.5."""
+    """Says whether two texts are the same number; None where one of them is none. 50 % are 0.5."""
     want, have = quantity(gold), quantity(answer)
-    if want is not None and have is None and (text := _unwrapped(answer)).count(",") == 1:
-        have = quantity(EUROPEAN.sub(lambda m: f"{m[1].replace('.', '')}.{m[2]}", text))
-        if have is None and "." in gold:
-            have = quantity(COMMA.sub(".", text))
     if want is None or have is None:
         return None
     factor = unit_factor(want.units, have.units, rules)
@@ -200,7 +192,7 @@ def _value(text: str) -> Value | None:
         return None
     if PLAIN.match(text):
         return Fraction(text.replace(",", "").rstrip("."))
-    return arithmetic.value(THOUSANDS.sub(lambda match: match[0].replace(",", ""), text))
+    return arithmetic.value(ungrouped(text))
 
 
 def _unwrapped(text: str) -> str:
