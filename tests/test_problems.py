@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.data.problems import DatasetError, Problem, digest, load, of_rows
+from tfgrpo.data.problems import DatasetError, Problem, digest, load, of_rows, without_answer
 from tfgrpo.data.readers import Row
 from tfgrpo.data.shuffled_batches import batches
 
@@ -255,3 +255,36 @@ def test_what_the_assistant_says_at_the_end_of_a_conversation_is_the_answer_and_
     assert [role for role, _ in third.messages] == ["user", "assistant", "user"]
     with pytest.raises(DatasetError):
         of_rows([Row(1, "d:1", {"problem": turns[1:], "answer": "42"})], "d")
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ({"reward_model": {"ground_truth": "8", "style": "rule"}}, None),
+        ({"extra_info": {"answer": "3+5\n#### 8", "split": "test"}}, None),
+        ({"of": {"is": "8", "page": 17}}, {"problem": "question", "answer": "of.is"}),
+        ({"answer": "8", "Gold": "8!", "Solution": "3 + 5", "groundTruth": "eight"}, None),
+        ({"answer": "8", "correct_answer": "eight", "reference_answer": ["8.0"]}, None),
+        ({"answer": "8", "canonical_solution": "3 + 5", "tests": [{"solution": "3 + 5"}]}, None),
+        ({"answer": "8", "info": {"Final Answer": "8.0"}}, None),
+        ({"answer": "8", "key": 8, "listed": ["8"], "info": {"right": "3+5\n#### 8"}}, None),
+    ],
+)
+def test_whoever_answers_sees_no_answer_wherever_it_stands(
+    row: dict[str, object], fields: dict[str, str] | None
+) -> None:
+    asked = {"question": "3 + 5?", "level": 3, "of": {"page": 17}, **row}
+    (problem,) = of_rows([Row("x:1", 1, asked)], "x", fields, extra=("*",))
+    assert problem.answer == "8"
+    seen = without_answer(problem)
+    assert (seen.answer, seen.meta["level"], seen.meta["of"]) == ("", 3, {"page": 17})
+    assert not any(one in json.dumps(seen.meta) for one in ("8", "eight", "3 + 5"))
+
+
+def test_a_field_that_is_the_answer_in_some_rows_alone_is_another_one() -> None:
+    rows = [
+        Row(f"x:{n}", n, {"problem": f"q{n}", "answer": str(n), "seats": 2, "same": n})
+        for n in (1, 2, 3)
+    ]
+    metas = [without_answer(one).meta for one in of_rows(rows, "x", extra=("*",))]
+    assert metas == [{"seats": 2}] * 3

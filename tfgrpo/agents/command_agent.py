@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
-from tfgrpo.agents.function_agent import Attempt, Place, without_answer
+from tfgrpo.agents.function_agent import Attempt, Place
 from tfgrpo.agents.user_program import Limits, Task, check_command, run
 from tfgrpo.agents.workspace import Workspace, remove
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import Problem, without_answer
 from tfgrpo.domains.base import Context, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import field

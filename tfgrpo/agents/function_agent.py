@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.agents.gateway import Desk
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import Problem, without_answer
 from tfgrpo.domains.base import describe_error
 from tfgrpo.domains.conversation import persona_of, reply
 from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, is_async
@@ -159,8 +159,6 @@ class Place:
 
 Run: TypeAlias = "Callable[[Problem, AgentContext], str | Attempt | Awaitable[str | Attempt]]"
 SHAPE = "async def run(problem, context) -> str"
-GIVEN = ("answers",)
-"""What of a problem's `meta` are answers, which no agent is told."""
 
 
 class FunctionAgent:
@@ -197,12 +195,6 @@ class FunctionAgent:
         if isinstance(outcome, Attempt) and isinstance(outcome.response, str):
             return outcome
         raise CallFailed(f"the agent {self.name} gave {outcome!r:.80}, and no text or Attempt")
-
-
-def without_answer(problem: Problem) -> Problem:
-    """Returns a problem as an agent is told it."""
-    meta = {key: value for key, value in problem.meta.items() if key not in GIVEN}
-    return replace(problem, answer="", meta=meta)
 
 
 def check_shape(function: object, name: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
-from tfgrpo.data.row_shapes import Indices, in_our_shape, option_indices
+from tfgrpo.data.row_shapes import Indices, fold, in_our_shape, option_indices
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
@@ -40,6 +40,8 @@ FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 the last line."""
 REST = "*"
 """Stands in `extra` for all fields that are not read otherwise and not called as answers are."""
+_answer_name = re.compile(r"(?:.*_)?(?:answers?|solutions?|golds?|ground_?truths?)\Z").match
+"""What names of answers end in, folded: `correct_answer`, `canonical_solution`."""
 ORIGIN = "from"
 """The object in which `tfgrpo collect` writes where a problem comes from: it is no part of it."""
 MISSING = object()
@@ -142,7 +144,21 @@ def of_rows(
         raise DatasetError(
             f"{source} contains no problems", hint="expected one JSON object per line"
         )
-    return tuple(problems.values())
+    listed = tuple(problems.values())
+    return _without_truths(listed, ("answers", *ours)) if REST in extra else listed
+
+
+def without_answer(problem: Problem) -> Problem:
+    """A problem as who answers it is told it: without its ground truths, and without what of its
+    `meta` is called as answers are."""
+    return replace(problem, answer="", meta=_unanswered(problem.meta))
+
+
+def _unanswered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        left = {name: one for name, one in value.items() if not _answer_name(fold(name))}
+        return {name: _unanswered(one) for name, one in left.items()}
+    return [_unanswered(one) for one in value] if isinstance(value, list) else value
 
 
 def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
@@ -218,7 +234,9 @@ def _problem(
 
 
 def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
-    rest = {name: value for name, value in row.fields.items() if name not in (*known, ORIGIN)}
+    answers = {fold(name) for name in USUAL["answer"]}
+    hidden = {name for name, _ in _leaves(row.fields, known) if fold(name) in answers}
+    rest = _pruned(row.fields, {*known, *hidden, ORIGIN})
     for name, value in list(rest.items()):
         try:
             json.dumps(value)
@@ -226,6 +244,34 @@ def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
             del rest[name]
     unread = {name: size for name, size in problem.unread.items() if name.split(".")[0] not in rest}
     return replace(problem, meta={**rest, **problem.meta}, unread=unread)
+
+
+def _without_truths(problems: tuple[Problem, ...], ours: Collection[str]) -> tuple[Problem, ...]:
+    """Problems without those fields of `meta` that are the ground truth in every row that has them:
+    they are the answer under another name. What is `ours` stays."""
+    is_truth: dict[str, bool] = {}
+    for problem in problems:
+        truths = problem.ground_truths
+        for name, value in _leaves(problem.meta, ours):
+            texts = [_as_text(one) for one in (value if isinstance(value, list) else [value])]
+            if any(texts):
+                same = all(FINAL.sub("", text) in truths for text in texts)
+                is_truth[name] = same and is_truth.get(name, True)
+    hidden = {name for name, same in is_truth.items() if same}
+    return tuple(replace(one, meta=_pruned(one.meta, hidden)) for one in problems)
+
+
+def _pruned(fields: Mapping[str, Any], hidden: Collection[str], before: str = "") -> dict[str, Any]:
+    """Fields without those that are hidden, by their whole names, and objects that lose all."""
+    left: dict[str, Any] = {}
+    for key, value in fields.items():
+        name = f"{before}{key}"
+        if name in hidden:
+            continue
+        inner = _pruned(value, hidden, f"{name}.") if isinstance(value, dict) else value
+        if inner or not value:
+            left[key] = inner
+    return left
 
 
 def _shaped(row: Row, names: Mapping[str, str], key: str | None, base: int) -> dict[str, Any]:
