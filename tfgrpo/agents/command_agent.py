@@ -180,7 +180,11 @@ def _read_output(text: str, context: Context) -> Attempt:
     )
 
 
-NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.%])")
+NUMBER = re.compile(
+    r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    r"(?=[,;:]?(?:\s|\Z))(?!\s*/|\s+(?:out\s+)?of\s+\d)"
+)
+"""A number that stands alone: no part of a fraction, of a share or of a decimal comma."""
 REHEARSAL = 10.0
 """Seconds that the command may take before a run."""
 SHORT = 200
@@ -273,7 +277,8 @@ def read_reward(output: str, response: str) -> Verdict:
     match = NUMBER.match(output)
     if match is None:
         printed = repr(output.strip()[:80]) if output.strip() else "nothing"
-        return Verdict(None, None, f"unverifiable: the reward printed {printed}, no number first")
+        why = f"the reward printed {printed}, no number first that stands alone"
+        return Verdict(None, None, f"unverifiable: {why}")
     return judged_as(float(match[1]), output[match.end() :].strip(" \t\r\n:;,-–—"), response)
 
 
