@@ -395,3 +395,54 @@ def test_an_agent_that_hangs_or_breaks_fails_alone(tmp_path: Path, verifier: Ver
         found = asyncio.run(failed())
         assert found.outcome == "failed"
         assert "LookupError: no such tool: look_up" in found.reason
+
+
+def leaves(error: BaseException, *, later: bool) -> Any:
+    """An agent that ends with an error: a plain function, or an `async` one that has waited."""
+
+    def at_once(problem: Problem, context: AgentContext) -> str:
+        raise error
+
+    async def after_a_wait(problem: Problem, context: AgentContext) -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    return after_a_wait if later else at_once
+
+
+ENDS = (SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit())
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+def test_an_agent_that_would_end_the_program_fails_alone(
+    tmp_path: Path, verifier: Verifier, error: BaseException, later: bool
+) -> None:
+    from tfgrpo.model.endpoint import CallFailed
+
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier) as rig,
+        pytest.raises(CallFailed, match=f"raised {type(error).__name__}"),
+    ):
+        rig.attempt(leaves(error, later=later))
+
+
+def test_an_agent_whose_own_scope_cancels_it_fails_alone(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    from tfgrpo.model.endpoint import CallFailed
+
+    async def cancels_itself(problem: Problem, context: AgentContext) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+        return "never"
+
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier) as rig,
+        pytest.raises(CallFailed, match="the agent cancelled itself"),
+    ):
+        rig.attempt(cancels_itself)

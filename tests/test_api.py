@@ -236,21 +236,22 @@ def test_a_function_that_exits_is_unverifiable_and_ends_no_program(
         tfgrpo.train_sync("problems.jsonl", **where(endpoint, verify=verify, batch_size=8))
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tool_that_exits_is_a_failed_result(is_async: bool) -> None:
+def test_a_tool_that_exits_is_a_failed_result(is_async: bool, kind: type[BaseException]) -> None:
     def exits() -> str:
         """Ends the program."""
-        sys.exit("no licence")
+        raise kind("no licence")
 
     async def exits_later() -> str:
         """Ends the program."""
-        sys.exit("no licence")
+        raise kind("no licence")
 
     functions = [exits_later if is_async else exits]
     (tool,) = function_tools(functions, seconds=20, characters=1_000)
     result = asyncio.run(tool.call({}))
     assert result.failed
-    assert result.text == "SystemExit: no licence"
+    assert result.text == f"{kind.__name__}: no licence"
 
 
 class Awaited:

@@ -323,6 +323,23 @@ def test_a_judge_that_cannot_answer_leaves_the_attempt_unverifiable(
     assert "the judge is out" in found.reason
 
 
+async def exits(*_: object) -> Any:
+    raise SystemExit(0)
+
+
+async def cancels(*_: object) -> Any:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("ends", [exits, cancels])
+def test_a_judge_or_rollout_that_would_end_the_program_spoils_its_attempt_alone(
+    tmp_path: Path, verifier: Verifier, ends: Any
+) -> None:
+    assert attempted(tmp_path, verifier, Domain(name="x", verify=ends)).outcome == "unverifiable"
+    found = attempted(tmp_path, verifier, Domain(name="x", verify=shouts, rollout=ends))
+    assert found.outcome == "failed"
+
+
 def test_a_reward_out_of_range_is_the_domains_error(tmp_path: Path, verifier: Verifier) -> None:
     with pytest.raises(DomainError, match="reward 7"):
         attempted(tmp_path, verifier, Domain(name="x", verify=too_much))

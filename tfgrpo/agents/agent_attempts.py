@@ -24,6 +24,7 @@ from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.data.problems import REST
 from tfgrpo.domains import base
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 
@@ -96,6 +97,8 @@ async def _until_over(desk: Desk, running: Any) -> Attempt:
         await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
         if desk.error is not None:
             raise desk.error
+        if work.cancelled():
+            raise CallFailed("the agent cancelled itself")
         attempt: Attempt = await work
         return attempt
     finally:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict, describe_error
-from tfgrpo.model.caller_functions import NOT_ITS_OWN, OutOfTime, Threads, identity
+from tfgrpo.model.caller_functions import OutOfTime, Threads, identity
 from tfgrpo.store.errors import SettingsError
 
 REHEARSAL = 10.0
@@ -65,9 +65,7 @@ def _rehearsal(verify: Verify) -> Callable[[Problem], None]:
             outcome = asyncio.run(
                 Threads().call(verify, problem, problem.answer, seconds=REHEARSAL)
             )
-        except NOT_ITS_OWN:
-            raise
-        except BaseException:  # whatever a function of the caller's does
+        except Exception:  # whatever a function of the caller's does
             return
         _check(problem, outcome, read_outcome(outcome))
 
@@ -94,9 +92,7 @@ def _judge(verify: Verify) -> Judge:
             outcome = await threads.call(verify, problem, trajectory.response, seconds=seconds)
         except OutOfTime:
             return Verdict(None, None, f"unverifiable: no verdict in {seconds:g} s")
-        except NOT_ITS_OWN:
-            raise
-        except BaseException as error:  # whatever a function of the caller's does
+        except Exception as error:  # whatever a function of the caller's does
             return Verdict(None, None, f"unverifiable: {describe_error(error)}")
         verdict = read_outcome(outcome)
         if not proved:

@@ -277,7 +277,7 @@ def _next(group: More, gathering: Gathering, most: int) -> int:
         more = group(rewards, most)
         if isinstance(more, bool) or not isinstance(more, int) or more < 0:
             raise TypeError(f"{more!r} is no number of attempts")
-    except Exception as error:  # whatever code of the user's does
+    except (Exception, SystemExit) as error:  # whatever code of the user's does
         raise DomainError(
             f"group {name}: {type(error).__name__}: {error}",
             hint="it takes the rewards so far and the most attempts, and returns how many are next",

@@ -33,6 +33,7 @@ from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
 from tfgrpo.learn.pool import append_to_pool
 from tfgrpo.learn.progress import Progress
 from tfgrpo.learn.reflection import Reflection, StepOrigin, manner_of
+from tfgrpo.model.caller_functions import contained
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
@@ -215,7 +216,8 @@ class Training:
             )
         left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
         origin = StepOrigin(self._run.uid, step, self._evidence(step))
-        learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
+        with contained():
+            learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
         self._is_over = learned.is_over
         groups = learned.groups
         self._enter("gate")

@@ -11,8 +11,8 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -247,12 +247,36 @@ def _standard() -> tuple[str, ...]:
 
 MOST = min(32, (os.cpu_count() or 1) + 4)
 """Functions that run in threads at a time, as many as Python's own pool takes."""
-NOT_ITS_OWN = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What ends a call from outside, and is not what the function that was called did."""
 
 
 class OutOfTime(Exception):
     """A function took too long. One in a thread is given up, not stopped."""
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Has code of the caller's end nothing but itself: an exit, an interrupt or a cancellation of
+    its own becomes an Exception of the same name. One from outside goes through: the task that it
+    ends is being cancelled, or there is none."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is None or task.cancelling():
+            raise
+        raise _as_exception(error) from error
+
+
+def _as_exception(error: BaseException) -> Exception:
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    same_name: type[Exception] = type(type(error).__name__, (Exception,), {})
+    return same_name(*error.args)
 
 
 class Threads:
@@ -263,16 +287,18 @@ class Threads:
 
     async def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """What a function gives within `seconds`: an `async` one on the event loop; what a plain
-        one returns is awaited if it can be. Raises OutOfTime, and whatever the function raises."""
+        one returns is awaited if it can be. Raises OutOfTime, and what the function raises, as an
+        Exception."""
         on_loop = is_async(function)
         async with nullcontext() if on_loop else self._free:
             limit = asyncio.timeout(seconds)
             try:
                 async with limit:
-                    if on_loop:
-                        return await function(*arguments)
-                    value = await _in_thread(partial(function, *arguments))
-                    return await value if inspect.isawaitable(value) else value
+                    with contained():
+                        if on_loop:
+                            return await function(*arguments)
+                        value = await _in_thread(partial(function, *arguments))
+                        return await value if inspect.isawaitable(value) else value
             except TimeoutError:
                 if limit.expired():
                     raise OutOfTime from None
@@ -305,8 +331,6 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
 
     threading.Thread(target=run, name="tfgrpo function", daemon=True).start()
     value, error = await ended
-    if isinstance(error, (Exception, SystemExit)) and not isinstance(error, StopIteration):
-        raise error
-    if error is not None:  # one that would end the event loop, or a coroutine
-        raise RuntimeError(f"{type(error).__name__}: {error}".strip(": "))
+    if error is not None:
+        raise _as_exception(error)
     return value

@@ -69,7 +69,7 @@ def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
     name = getattr(rank, "__name__", type(rank).__name__)
     try:
         order = list(dict.fromkeys(rank(library, problem)))
-    except Exception as error:  # whatever code of the user's does
+    except (Exception, SystemExit) as error:  # whatever code of the user's does
         raise RetrievalFailed(
             f"retrieve {name}: {type(error).__name__}: {error}",
             hint="it takes a library and a text, and returns ids of experiences, the best first",

@@ -13,7 +13,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict, describe_error
 from tfgrpo.domains.function import number_of
-from tfgrpo.model.caller_functions import NOT_ITS_OWN
+from tfgrpo.model.caller_functions import contained
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
 from tfgrpo.rendering.prompt_templates import Message, Template
@@ -140,7 +140,7 @@ def rendered(
         messages = tuple(domain.render(template, library, problem, objective))
     except TfgrpoError:
         raise
-    except Exception as error:  # whatever the code of a domain does
+    except (Exception, SystemExit) as error:  # whatever the code of a domain does
         raise RenderFailed(
             f"render of domain {domain.name}: {describe_error(error)}",
             hint="correct the domain's render",
@@ -202,13 +202,14 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
 
 async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
     """What a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
-    outcome = domain.rollout(context)
-    if not inspect.isawaitable(outcome):
-        raise DomainError(
-            f"the rollout of domain {domain.name} is not async",
-            hint="define it as `async def rollout(context)`",
-        )
-    trajectory: object = await outcome
+    with contained():
+        outcome = domain.rollout(context)
+        if not inspect.isawaitable(outcome):
+            raise DomainError(
+                f"the rollout of domain {domain.name} is not async",
+                hint="define it as `async def rollout(context)`",
+            )
+        trajectory: object = await outcome
     if not isinstance(trajectory, Trajectory) or not isinstance(trajectory.response, str):
         raise DomainError(
             f"the rollout of domain {domain.name} gave {trajectory!r:.80}, and no Trajectory",
@@ -227,14 +228,13 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
     """The domain's verdict, by a worker process or a model; unverifiable where the judge fails.
     Raises DomainError for a reward out of [0, 1] or no verdict, and EndpointError."""
     try:
-        verdict = await _verdict(domain, context, trajectory)
+        with contained():
+            verdict = await _verdict(domain, context, trajectory)
     except CallFailed as error:
         return Verdict(None, None, f"unverifiable: {error}")
     except TfgrpoError:
         raise
-    except NOT_ITS_OWN:
-        raise
-    except BaseException as error:  # whatever the code of a domain does
+    except Exception as error:  # whatever the code of a domain does
         return Verdict(None, None, f"unverifiable: {describe_error(error)}")
     return checked_verdict(domain, verdict)
 

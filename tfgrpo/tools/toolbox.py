@@ -63,7 +63,7 @@ class FunctionTool(Tool):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         except OutOfTime:
             return Result(f"no result in {self._seconds:g} s", failed=True)
-        except (Exception, SystemExit) as error:  # whatever a function of the caller's does
+        except Exception as error:  # whatever a function of the caller's does
             text = f"{type(error).__name__}: {error}"
             return Result(cut(text, self._characters), failed=True)
         return Result(cut(text, self._characters))

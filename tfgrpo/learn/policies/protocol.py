@@ -111,7 +111,7 @@ def find_policy(name: str) -> type[Policy]:
     place = there.get(name, name)
     try:
         policy: object = EntryPoint(name, place, GROUP).load()
-    except Exception as error:  # whatever a module of somebody else's does
+    except (Exception, SystemExit) as error:  # whatever a module of somebody else's does
         raise SettingsError(
             f"cannot load the policy {name}: {type(error).__name__}: {error}",
             hint="write module:Class, importable from the current folder",
