@@ -21,6 +21,7 @@ from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.agents.command_agent import read_reward
 from tfgrpo.agents.user_program import MARK
+from tfgrpo.agents.workspace import SHOWN, Workspace, remove
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import Rollout, attempt
@@ -186,6 +187,43 @@ def test_each_attempt_has_its_own_copy_and_its_changes_are_in_the_trajectory(
     missing = made(rig, tmp_path, **{**options, "answer_file": "other.txt"})
     assert missing.outcome == "failed"
     assert "there is no answer file other.txt" in missing.reason
+
+
+def test_an_answer_file_that_is_a_pipe_is_none(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    command = script(tmp_path, "import os; os.mkfifo('answer.txt')")
+    found = made(rig, tmp_path, run=command, workspace="work", answer_file="answer.txt")
+    assert found.reason == "the answer file answer.txt is no file"
+
+
+def test_what_is_shown_of_changes_is_bounded_and_long_new_files_are_not_read(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("as it was\n")
+    (work / "long.bin").write_bytes(bytes(100_000))
+    (work / "same.bin").write_bytes(bytes(100_000))
+    workspace = Workspace(work, 100)
+    copy = workspace.copy()
+    try:
+        assert workspace.changes(copy) == {}
+        with (copy / "huge").open("wb") as file:
+            file.truncate(1 << 38)
+        (copy / "long.bin").write_bytes(bytes(99_999) + b"1")
+        (copy / "module").mkdir()
+        for number in range(3000):
+            (copy / "module" / f"{number:060}.js").write_text("x\n")
+        (copy / "z.txt").write_text("new\n")
+        changes = workspace.changes(copy)
+    finally:
+        remove(copy)
+    assert (changes["huge"], changes["long.bin"]) == ("new, and no short text", "changed")
+    *_, last = changes.values()
+    listed = len(changes) - 1
+    assert last == f"and {3003 - listed:,} more"
+    assert 2 * SHOWN < sum(len(name) + len(words) for name, words in changes.items()) < 3 * SHOWN
+    assert "same.bin" not in changes
 
 
 def test_a_reward_command_sees_everything_and_its_words_are_shown(rig: Rig, tmp_path: Path) -> None:

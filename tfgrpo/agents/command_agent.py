@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import secrets
 import shlex
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +144,10 @@ def command_identity(command: Sequence[str], root: Path) -> str:
 
 def _read(path: Path, most: int) -> str:
     try:
-        with path.open("rb") as file:
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+        with open(number, "rb") as file:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise CallFailed(f"the answer file {path.name} is no file")
             data = file.read(most + 1)
     except OSError as error:
         raise CallFailed(f"there is no answer file {path.name}: {error.strerror}") from None

@@ -13,25 +13,27 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.model.response import as_text
 from tfgrpo.store.errors import SettingsError
 
 LONGEST = 64 << 10
 """Bytes of a file from which on its changes are told by size alone."""
 SHOWN = 32_000
-"""Characters of all changes together that are kept."""
+"""Characters of all changes together that are kept, and of the names of what has changed."""
 MOST_FILES = 100_000
 _CLONE = 0x40049409
 """FICLONE of Linux: the new file shares the other's blocks."""
 
 
 class Known(NamedTuple):
-    """A file as it was: its digest, and its text where that is short."""
+    """A file as it was: its bytes, its digest, and its text where that is short."""
 
+    size: int
     digest: str
     text: str | None
 
@@ -42,7 +44,8 @@ class Workspace:
     def __init__(self, folder: Path, most: int) -> None:
         self.folder = folder.resolve()
         self._check(folder, most)
-        self._known = _contents(self.folder)
+        known = ((name, _known(path)) for name, path in _files(self.folder).items())
+        self._known = {name: one for name, one in known if one is not None}
 
     @property
     def identity(self) -> str:
@@ -63,17 +66,26 @@ class Workspace:
         return there
 
     def changes(self, copy: Path) -> dict[str, str]:
-        """Returns what an attempt changed: path → a unified diff, or what became of the file.
-        Blocks."""
-        now, changed, room = _contents(copy), dict[str, str](), SHOWN
+        """Returns what an attempt changed: path → a unified diff, or what became of the file; of
+        very many, how many more there are. Blocks."""
+        now, changed, more = _files(copy), dict[str, str](), 0
+        room = room_for_names = SHOWN
         for name in sorted({*self._known, *now}):
-            before, after = self._known.get(name), now.get(name)
+            before, path = self._known.get(name), now.get(name)
+            if before is None and room_for_names <= 0:  # new ones may be without end
+                more += 1
+                continue
+            after = None if path is None else _known(path, before.size if before else -1)
             if before == after:
                 continue
+            if room_for_names <= 0:
+                more += 1
+                continue
             words = _difference(name, before, after)
-            changed[name] = words[:room] if room > 0 else "changed"
+            changed[as_text(name)] = words[:room] if room > 0 else "changed"
             room -= len(words)
-        return changed
+            room_for_names -= len(name)
+        return changed | ({"…": f"and {more:,} more"} if more else {})
 
     def _check(self, named: Path, most: int) -> None:
         if not self.folder.is_dir():
@@ -124,30 +136,31 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield Path(place, name)
 
 
-def _contents(folder: Path) -> Mapping[str, Known]:
-    """Returns the files of a folder by their paths in it. Links are told by where they lead."""
-    files: dict[str, Known] = {}
-    for path in _walk(folder):
-        name = path.relative_to(folder).as_posix()
-        try:
-            if path.is_symlink():
-                files[name] = Known(f"→ {os.readlink(path)}", None)
-            elif path.is_file():
-                files[name] = _known(path)
-        except OSError as error:  # an attempt may have made it unreadable
-            files[name] = Known(str(error.strerror), None)
-    return files
+def _files(folder: Path) -> dict[str, Path]:
+    """Returns what is in a folder and is no folder, by its path there."""
+    paths = (path for path in _walk(folder) if os.path.islink(path) or not os.path.isdir(path))
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def _known(path: Path) -> Known:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if path.stat().st_size > LONGEST:
-        return Known(digest, None)
+def _known(path: Path, size: int | None = None) -> Known | None:
+    """Returns a file as it is, a link by where it leads; None for what is neither. A long file that
+    was of another size is not read."""
     try:
-        return Known(digest, path.read_text(encoding="utf-8"))
+        state = path.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            return Known(0, f"→ {os.readlink(path)}", None)
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        if state.st_size > LONGEST and size not in (None, state.st_size):
+            return Known(state.st_size, "", None)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        text = None if state.st_size > LONGEST else path.read_text(encoding="utf-8")
+        return Known(state.st_size, digest, text)
     except UnicodeDecodeError:
-        return Known(digest, None)
+        return Known(state.st_size, digest, None)
+    except OSError as error:  # an attempt may have made it unreadable
+        return Known(0, str(error.strerror), None)
 
 
 def _difference(name: str, before: Known | None, after: Known | None) -> str:
