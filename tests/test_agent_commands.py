@@ -25,6 +25,7 @@ from tfgrpo.agents.workspace import SHOWN, Workspace, remove
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import Rollout, attempt
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
@@ -94,6 +95,35 @@ def test_what_is_printed_is_the_answer_or_the_last_line_is_json(rig: Rig, tmp_pa
     found = made(rig, tmp_path, run=last)
     assert (found.response, found.reward) == ("12", 1.0)
     assert not found.calls, "its own rollout counts what is told, with the run's"
+
+
+def test_half_a_character_of_a_command_or_a_files_name_is_a_question_mark(
+    rig: Rig, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    text = """
+    open(b"caf\\xe9.txt", "w").write("x")
+    print('{"answer": "caf\\\\udce9", "messages": [{"role": "assistant", "content": "\\\\udce9"}]}')
+    """
+    found = made(rig, tmp_path, run=script(tmp_path, text), workspace="work")
+    assert found.response == "caf?"
+    canonical(list(found.messages))
+    assert "caf?.txt" in str(found.messages[-1]["content"])
+
+
+@pytest.mark.parametrize("usage", [10**30, -(10**30)])
+def test_usage_beyond_all_bounds_costs_its_own_attempt(
+    rig: Rig, tmp_path: Path, usage: int
+) -> None:
+    told = {"answer": "12", "usage": {"prompt_tokens": usage}}
+    found = made(rig, tmp_path, run=script(tmp_path, f"print({json.dumps(told)!r})"))
+    assert found.outcome == ("failed" if usage > 0 else "answered")
+
+
+def test_an_answer_of_null_is_none(rig: Rig, tmp_path: Path) -> None:
+    found = made(rig, tmp_path, run=script(tmp_path, """print('{"answer": null}')"""))
+    assert found.outcome == "failed"
+    assert found.reason == "the agent printed no answer"
 
 
 def test_the_key_of_the_endpoint_is_not_in_a_commands_environment(

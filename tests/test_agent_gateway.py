@@ -23,6 +23,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.client import Calls
 from tfgrpo.store import ROOT
+from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import Experience, Library
 
@@ -142,9 +143,8 @@ async def by_response_stream(problem: Problem, context: AgentContext) -> str:
 
 
 async def by_messages(problem: Problem, context: AgentContext, *, stream: bool = False) -> str:
-    anthropic = pytest.importorskip("anthropic", reason="the client of Anthropic's is missing")
     client: Any = context.anthropic()
-    assert isinstance(client, anthropic.AsyncAnthropic)
+    assert type(client).__name__ == "AsyncAnthropic"
     messages: list[Any] = [{"role": "user", "content": problem.problem}]
     cached = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
     while True:
@@ -173,6 +173,8 @@ WAYS = (by_chat, by_chat_stream, by_responses, by_response_stream, by_messages, 
 def test_every_format_has_the_library_and_gives_the_same_trajectory(
     tmp_path: Path, verifier: Verifier, agent: Any
 ) -> None:
+    if "message" in agent.__name__:
+        pytest.importorskip("anthropic", reason="the client of Anthropic's is missing")
     with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
         trajectory = rig.attempt(agent)
         meter = rig.calls.meter
@@ -446,3 +448,67 @@ def test_an_agent_whose_own_scope_cancels_it_fails_alone(
         pytest.raises(CallFailed, match="the agent cancelled itself"),
     ):
         rig.attempt(cancels_itself)
+
+
+HALF = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        HALF,
+        Attempt(HALF),
+        Attempt("caf?", messages=[{"role": HALF, "content": HALF}]),
+        Attempt("caf?", messages=[{"role": "assistant", "content": "x", "tool_calls": 5}]),
+        Attempt("caf?", files={HALF: HALF}),
+        Attempt("caf?", files={"a.txt": 5}),  # type: ignore[dict-item]
+        Attempt("caf?", words=None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_an_agent_gives_can_be_recorded(
+    tmp_path: Path, verifier: Verifier, given: Any
+) -> None:
+    def agent(problem: Problem, context: AgentContext) -> Any:
+        context.record(HALF, messages=[("user", HALF)])
+        return given
+
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
+        context = rig.context()
+        trajectory = rig.attempt(agent, context)
+    assert trajectory.response == "caf?"
+    canonical(list(trajectory.messages))
+    canonical(list(context.elsewhere))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Attempt("12", reward="0.5"), "the reward '0.5' is no number"),  # type: ignore[arg-type]
+        (Attempt("12", messages=5), "int"),  # type: ignore[arg-type]
+        (
+            Attempt(
+                "12", messages=[{"role": "x", "tool_calls": [{"function": {"arguments": {1}}}]}]
+            ),
+            "set",
+        ),
+        (Attempt("12", files=[1]), "cannot be recorded"),  # type: ignore[arg-type]
+        (10**30, "a number of tokens is from 0 to 1,000,000,000"),
+        (-1, "a number of tokens is from 0 to 1,000,000,000"),
+    ],
+)
+def test_what_cannot_be_recorded_fails_its_attempt_alone(
+    tmp_path: Path, verifier: Verifier, given: Any, words: str
+) -> None:
+    from tfgrpo.model.endpoint import CallFailed
+
+    def agent(problem: Problem, context: AgentContext) -> Any:
+        if isinstance(given, int):
+            context.record("12", prompt_tokens=given)
+        return given
+
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier) as rig,
+        pytest.raises(CallFailed, match=words),
+    ):
+        rig.attempt(agent)

@@ -8,7 +8,7 @@ it does so before the copy is removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
 from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
-from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, find_function
+from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, find_function, recordable
 from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.orphan_guard import guarded
-from tfgrpo.agents.wire_conversation import request_messages, transcript
+from tfgrpo.agents.wire_conversation import transcript
 from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.data.problems import REST
 from tfgrpo.domains import base
@@ -75,7 +75,7 @@ class AgentRollout:
 
     async def _attempt(self, place: Place) -> Trajectory:
         desk, context = place.desk, place.desk.context
-        attempt = await _until_over(desk, self._runner.run(place))
+        attempt = recordable(await _until_over(desk, self._runner.run(place)))
         files = attempt.files
         if self._workspace is not None and place.workspace is not None:
             files = await asyncio.to_thread(self._workspace.changes, place.workspace)
@@ -109,14 +109,13 @@ async def _until_over(desk: Desk, running: Any) -> Attempt:
 
 def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
     response, passed = attempt.response, desk.passed
-    own = request_messages({"messages": list(attempt.messages)})
-    messages = own or transcript(passed, response)
+    messages: Sequence[Json] = attempt.messages or transcript(passed, response)
     if files:
         change_text = "\n".join(f"{path}: {change}" for path, change in files.items())
         answer_message = {"role": "assistant", "content": response}
         messages = (*(messages or (answer_message,)), {"role": "files", "content": change_text})
     truncated = bool(passed) and passed[-1].truncated and passed[-1].answer["content"] == response
-    return Trajectory(response, tuple(one.key for one in passed), truncated, messages)
+    return Trajectory(response, tuple(one.key for one in passed), truncated, tuple(messages))
 
 
 class Judge:

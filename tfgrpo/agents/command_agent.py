@@ -177,6 +177,8 @@ def _read_output(text: str, context: Context) -> Attempt:
         )
     messages = reported.get("messages")
     listed = messages if isinstance(messages, list) else ()
+    if answer is None:
+        return Attempt("")
     return Attempt(
         answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
         [one for one in listed if isinstance(one, dict)],

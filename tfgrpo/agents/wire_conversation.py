@@ -134,7 +134,7 @@ def _turn(turn: Json) -> Iterator[Json]:
             return
         case "reasoning" | "item_reference":
             return
-    role, content = str(turn.get("role", "")), turn.get("content")
+    role, content = as_text(turn.get("role", "")), turn.get("content")
     blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
     for block in blocks:
         if block.get("type") == "tool_result":
@@ -144,7 +144,8 @@ def _turn(turn: Json) -> Iterator[Json]:
         for one in blocks
         if one.get("type") == "tool_use"
     ]
-    for call in turn.get("tool_calls") or ():
+    listed = turn.get("tool_calls")
+    for call in listed if isinstance(listed, list) else ():
         function = field(call, "function")
         calls.append(
             _call(field(call, "id"), field(function, "name"), field(function, "arguments"))

@@ -81,8 +81,9 @@ class Workspace:
             if room_for_names <= 0:
                 more += 1
                 continue
-            words = _difference(name, before, after)
-            changed[as_text(name)] = words[:room] if room > 0 else "changed"
+            shown = as_text(name)
+            words = _difference(shown, before, after)
+            changed[shown] = words[:room] if room > 0 else "changed"
             room -= len(words)
             room_for_names -= len(name)
         return changed | ({"…": f"and {more:,} more"} if more else {})

@@ -30,6 +30,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.few_answers import Chances
 from tfgrpo.model.caller_functions import identity, is_of_tfgrpo
 from tfgrpo.model.endpoint import Request
+from tfgrpo.model.response import MOST_TOKENS, as_text
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
@@ -132,12 +133,13 @@ class Context:
 
         It goes on record when the attempt ends, at the policy model's price, and counts towards
         the budget. `messages` are what was asked, each (role, text). May be called from any thread.
-        Raises ValueError for a number of tokens below 0.
+        Raises ValueError for a number of tokens that is none.
         """
         tokens = (prompt_tokens, completion_tokens, cached_tokens)
-        if min(tokens) < 0:
-            raise ValueError("a number of tokens is 0 or more")
-        self.elsewhere.append(Elsewhere(answer, *tokens, tuple(messages)))
+        if not all(isinstance(one, int) and 0 <= one <= MOST_TOKENS for one in tokens):
+            raise ValueError(f"a number of tokens is from 0 to {MOST_TOKENS:,}")
+        prompt = tuple((as_text(role), as_text(text)) for role, text in messages)
+        self.elsewhere.append(Elsewhere(as_text(answer), *tokens, prompt))
 
     async def ask(
         self,

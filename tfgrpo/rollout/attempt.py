@@ -15,7 +15,7 @@ from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdic
 from tfgrpo.domains.function import number_of
 from tfgrpo.model.caller_functions import contained
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.model.response import visible
+from tfgrpo.model.response import as_text, visible
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -216,7 +216,8 @@ async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
             hint="return Trajectory(response, calls), where the response is a text",
         )
     try:
-        return replace(trajectory, messages=tuple(as_recorded(list(trajectory.messages))))
+        messages = tuple(as_recorded(list(trajectory.messages)))
+        return replace(trajectory, response=as_text(trajectory.response), messages=messages)
     except (TypeError, ValueError, RecursionError) as error:
         raise DomainError(
             f"the rollout of domain {domain.name} gave messages that cannot be kept: {error}",
