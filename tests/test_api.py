@@ -254,6 +254,21 @@ def test_a_tool_that_exits_is_a_failed_result(is_async: bool, kind: type[BaseExc
     assert result.text == f"{kind.__name__}: no licence"
 
 
+def test_a_tool_is_another_one_when_what_it_reads_is_another() -> None:
+    def prices(table: dict[str, int]) -> Any:
+        def price(of: str) -> int:
+            """Looks a price up."""
+            return table[of]
+
+        return price
+
+    tables = [{"salt": 1}, {"salt": 2}, {"salt": 1}]
+    (one, other, same) = (
+        function_tools([prices(table)], seconds=20, characters=1_000)[0].state for table in tables
+    )
+    assert one == same != other
+
+
 class Awaited:
     """A verifier whose call is `async`."""
 

@@ -9,15 +9,14 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from tfgrpo.model.caller_functions import OutOfTime, Threads
-from tfgrpo.store.canonical import digest
+from tfgrpo.model.caller_functions import OutOfTime, Threads, identity
 from tfgrpo.store.errors import install_hint
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.mcp_tools import Server, ServerTools, connected
@@ -40,14 +39,10 @@ class FunctionTool(Tool):
         text = inspect.getdoc(function) or f"Calls {function.__name__}."
         self.spec = ToolSpec(function.__name__, text, schema)
 
-    @property
-    def state(self) -> str:
-        """The digest of the function's source where it can be read: another one is asked anew."""
-        try:
-            source = inspect.getsource(self._function)
-        except (OSError, TypeError):
-            return ""
-        return digest(["tfgrpo.function", source]).hex()[:16]
+    @cached_property
+    def state(self) -> str:  # type: ignore[override]
+        """A digest of all that decides what the function does: another one is asked anew."""
+        return identity(self._function)
 
     async def call(self, arguments: Arguments) -> Result:
         """Calls the function; whatever it raises is a failed result, in words for the model."""
