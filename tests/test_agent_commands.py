@@ -120,6 +120,17 @@ def test_usage_beyond_all_bounds_costs_its_own_attempt(
     assert found.outcome == ("failed" if usage > 0 else "answered")
 
 
+def test_a_command_may_be_a_whole_script(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    steps = "cat > given; " + "echo step; " * 30
+    command = f"sh -c '{steps}echo 12'"
+    for more in ({}, {"workspace": "work"}):
+        found = made(rig, tmp_path, run=command, **more)
+        assert found.response.endswith("step\n12")
+    with pytest.raises(SettingsError, match="there is no command xxx"):
+        by_agent(DOMAIN, AgentSettings(run="x" * 300), tmp_path, {}, 4)
+
+
 def test_an_answer_of_null_is_none(rig: Rig, tmp_path: Path) -> None:
     found = made(rig, tmp_path, run=script(tmp_path, """print('{"answer": null}')"""))
     assert found.outcome == "failed"

@@ -233,7 +233,13 @@ def test_fields_have_types_weights_and_a_schema_of_their_own(tmp_path: Path) -> 
     broken = judged(spec, gold, '{"total": 10, "code": "007"}')
     assert broken.reward == 0.0
     assert broken.reason.startswith("schema: 'vendor' is a required property")
-    for bad in ("json:none.toml", "json:tolerance=far", "json:colour=red", "json:{}x"):
+    for bad in (
+        "json:none.toml",
+        "json:tolerance=far",
+        "json:colour=red",
+        "json:{}x",
+        f"json:tolerance={'1' * 300}x",
+    ):
         with pytest.raises(DomainError):
             find(bad)
 

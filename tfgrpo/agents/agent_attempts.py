@@ -123,17 +123,15 @@ class Judge:
 
     def __init__(self, command: RewardCommand | None) -> None:
         self._command = command
-        self._verdicts: dict[int, Verdict] = {}
 
     async def look(self, context: Context, judged: Judged, attempt: Attempt) -> None:
         """Judges an attempt before its workspace goes."""
-        self._verdicts[id(context.elsewhere)] = await self._verdict(context, judged, attempt)
+        context.judged.append(await self._verdict(context, judged, attempt))
 
     async def __call__(self, context: Context, trajectory: Trajectory) -> Verdict:
         """Returns the verdict on an attempt: the one that was made already, if there is one."""
-        known = self._verdicts.pop(id(context.elsewhere), None)
-        if known is not None:
-            return known
+        if context.judged:
+            return context.judged.pop()
         judged = Judged(context.problem, trajectory, {})
         return await self._verdict(context, judged, Attempt(trajectory.response))
 

@@ -126,7 +126,9 @@ def command_parts(command: str, root: Path, workspace: Workspace | None) -> list
         return parts
     there = workspace.folder
     return [
-        str(root / part) if (root / part).is_file() and not (there / part).exists() else part
+        str(root / part)
+        if os.path.isfile(root / part) and not os.path.exists(there / part)
+        else part
         for part in parts
     ]
 
@@ -136,7 +138,7 @@ def command_identity(command: Sequence[str], root: Path) -> str:
     files = {
         part: hashlib.sha256((root / part).read_bytes()).hexdigest()
         for part in command
-        if (root / part).is_file() and (root / part).resolve().is_relative_to(root.resolve())
+        if os.path.isfile(root / part) and (root / part).resolve().is_relative_to(root.resolve())
     }
     parts = [Path(part).name if part in files else part for part in command]
     return digest(["tfgrpo.command", parts, sorted(files.values())]).hex()[:16]

@@ -56,9 +56,9 @@ def check_command(command: Sequence[str], folder: Path, what: str) -> None:
     """Raises SettingsError for a command that is not there."""
     name = command[0]
     path = folder / name if os.sep in name else None
-    if shutil.which(name) if path is None else path.is_file() and os.access(path, os.X_OK):
+    if shutil.which(name) if path is None else os.path.isfile(path) and os.access(path, os.X_OK):
         return
-    if path is not None and path.is_file():
+    if path is not None and os.path.isfile(path):
         raise SettingsError(f"the {what} {name} cannot be run", hint=f"chmod +x {name}")
     raise SettingsError(
         f"there is no command {name} for the {what}",

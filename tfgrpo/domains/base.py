@@ -102,6 +102,7 @@ class Context:
     model; `verifier` runs plain functions in worker processes. `call_path` and `sample` say which
     attempt this is.
     `library` is what of the library the attempt is shown, and `elsewhere` what `record` was told.
+    `judged` has the verdict of a rollout that judges itself.
     """
 
     problem: Problem
@@ -114,6 +115,7 @@ class Context:
     call_path: CallPath
     library: Library | None = None
     elsewhere: list[Elsewhere] = field(default_factory=list)
+    judged: list[Verdict] = field(default_factory=list)
 
     @property
     def seed(self) -> int:

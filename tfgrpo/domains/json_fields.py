@@ -12,6 +12,7 @@ Objects within the object are taken apart (`address.city`); a list is right or w
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -229,7 +230,7 @@ def read_rules(options: str) -> tuple[FieldRules, str]:
     try:
         if options.lstrip().startswith("{"):
             rules = FieldRules(**json.loads(options))
-        elif "=" not in options or Path(options).is_file():
+        elif "=" not in options or os.path.isfile(options):
             rules = _from_file(Path(options))
         else:
             rules = _from_words(options)
