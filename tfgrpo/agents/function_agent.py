@@ -107,7 +107,7 @@ class AgentContext:
         import openai
 
         kind = openai.OpenAI if self._sync else openai.AsyncOpenAI
-        return kind(**{"base_url": self.base_url, "api_key": self.api_key, **options})
+        return kind(**{"base_url": self.base_url, **self._client(openai), **options})
 
     def anthropic(self, **options: Any) -> Any:
         """Returns a client of Anthropic's. Raises SettingsError where it is not installed."""
@@ -118,7 +118,13 @@ class AgentContext:
                 "the client of Anthropic's is not installed", hint="pip install anthropic"
             ) from None
         kind = anthropic.Anthropic if self._sync else anthropic.AsyncAnthropic
-        return kind(**{"base_url": self.anthropic_url, "api_key": self.api_key, **options})
+        return kind(**{"base_url": self.anthropic_url, **self._client(anthropic), **options})
+
+    def _client(self, package: Any) -> dict[str, Any]:
+        """Returns what a client of either package's needs: a proxy of the environment's has no way
+        to this machine's own loopback."""
+        kind = package.DefaultHttpxClient if self._sync else package.DefaultAsyncHttpxClient
+        return {"api_key": self.api_key, "http_client": kind(trust_env=False)}
 
     async def reply(self, messages: Sequence[Json]) -> str | None:
         """Returns what the problem's `persona` says next in a conversation of chat messages, or

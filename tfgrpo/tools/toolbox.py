@@ -40,7 +40,7 @@ class FunctionTool(Tool):
         self.spec = ToolSpec(function.__name__, text, schema)
 
     @cached_property
-    def state(self) -> str:  # type: ignore[override]
+    def state(self) -> str:
         """A digest of all that decides what the function does: another one is asked anew."""
         return identity(self._function)
 
