@@ -146,6 +146,17 @@ def test_the_key_of_the_endpoint_is_not_in_a_commands_environment(
     assert made(rig, tmp_path, run=script(tmp_path, names)).response == "False there"
 
 
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_what_is_reached_without_a_proxy_stays_so(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv(name, "intern.corp")
+    names = "import os; print(os.environ['NO_PROXY'], os.environ['no_proxy'])"
+    direct = "intern.corp,127.0.0.1,localhost"
+    assert made(rig, tmp_path, run=script(tmp_path, names)).response == f"{direct} {direct}"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

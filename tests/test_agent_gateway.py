@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
+import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
 from scripted import opened_calls
+from waiting import until
 from wires import USAGE, Said, WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout
 from tfgrpo.agents.function_agent import AgentContext, Attempt, FunctionAgent
+from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
@@ -450,7 +456,253 @@ def test_an_agent_whose_own_scope_cancels_it_fails_alone(
         rig.attempt(cancels_itself)
 
 
+def posted(context: AgentContext, body: Any, **more: Any) -> tuple[int, dict[str, Any], str]:
+    """Sends a request as no client of a provider's would; returns status, body and whether another
+    try is worth it. Raises OSError where there is no answer."""
+    where = urlsplit(context.base_url)
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection = http.client.HTTPConnection(
+        str(where.hostname), where.port, timeout=more.get("timeout", 60)
+    )
+    try:
+        path = where.path + more.get("path", "/chat/completions")
+        connection.request(more.get("method", "POST"), path, raw)
+        response = connection.getresponse()
+        again = response.headers.get("x-should-retry", "")
+        return response.status, json.loads(response.read() or b"{}"), again
+    finally:
+        connection.close()
+
+
+USER: dict[str, Any] = {"role": "user", "content": "x"}
 HALF = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "status"),
+    [
+        (b"", {"method": "HEAD", "path": "/models"}, 200),
+        ({"messages": [{**USER, "content": HALF}]}, {}, 400),
+        ({"messages": [USER], "temperature": math.nan}, {}, 400),
+        ({"messages": [{**USER, "content": HALF}]}, {"path": "/messages/count_tokens"}, 400),
+        ({"messages": [USER, {"role": "assistant", "content": "", "tool_calls": 5}]}, {}, 200),
+        ({"input": "x", "previous_response_id": {"a": 1}}, {"path": "/responses"}, 200),
+    ],
+)
+def test_whatever_a_client_sends_is_answered(
+    tmp_path: Path, verifier: Verifier, body: Any, more: dict[str, Any], status: int
+) -> None:
+    def agent(problem: Problem, context: AgentContext) -> str:
+        answered, _, again = posted(context, body, **more)
+        assert (answered, again) == (status, "" if status == 200 else "false")
+        return "12"
+
+    with (
+        WireEndpoint(lambda path, body: "12") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        assert rig.attempt(agent).response == "12"
+        assert len(server.requests) == (status == 200 and body != b"")
+
+
+def test_an_error_of_the_gateways_own_is_an_answer_and_final(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> Any:
+        raise LookupError("a bug")
+
+    def agent(problem: Problem, context: AgentContext) -> str:
+        status, said, again = posted(context, {"messages": [USER]})
+        assert (status, again) == (500, "false")
+        return str(said["error"]["message"])
+
+    monkeypatch.setattr("tfgrpo.agents.gateway.answer_message", breaks)
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
+        assert "LookupError: a bug" in rig.attempt(agent).response
+
+
+def test_a_client_that_gives_up_and_asks_again_is_paid_for_once(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    may_answer, answers = threading.Event(), iter(range(10))
+
+    def script(path: str, body: dict[str, Any]) -> str:
+        may_answer.wait(60)
+        return f"<{next(answers)}>"
+
+    def agent(problem: Problem, context: AgentContext) -> str:
+        body = {"messages": [USER]}
+        with pytest.raises(TimeoutError):
+            posted(context, body, timeout=0.5)
+        until(lambda: bool(server.requests))
+        may_answer.set()
+        texts = [posted(context, body)[1]["choices"][0]["message"]["content"] for _ in range(2)]
+        return " ".join(texts)
+
+    with WireEndpoint(script) as server, rigged(tmp_path, server, verifier) as rig:
+        trajectory = rig.attempt(agent)
+        assert trajectory.response == "<0> <1>", "what was answered is another turn from then on"
+        assert len(server.requests) == len(trajectory.calls) == 2
+
+
+def test_two_that_ask_the_same_at_once_get_an_answer_each(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    both = threading.Barrier(2)
+
+    def script(path: str, body: dict[str, Any]) -> str:
+        return f"<{both.wait(60)}>"
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        create = context.openai().chat.completions.create
+        messages: Any = [USER]
+        made = await asyncio.gather(*(create(model="x", messages=messages) for _ in range(2)))
+        return " ".join(sorted(str(one.choices[0].message.content) for one in made))
+
+    with WireEndpoint(script) as server, rigged(tmp_path, server, verifier) as rig:
+        assert rig.attempt(agent).response == "<0> <1>"
+
+
+def test_an_agent_that_is_over_asks_nothing_more(tmp_path: Path, verifier: Verifier) -> None:
+    """A call that waits for its turn is given up with its attempt."""
+    waiting, ended = asyncio.Event(), asyncio.Event()
+
+    async def never(*_: object, **__: object) -> Any:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        if context.sample == 1:  # the gateway is open until it knows
+            await ended.wait()
+            return "12"
+        messages: Any = [USER]
+        create = context.openai(max_retries=0).chat.completions.create
+        task = asyncio.create_task(create(model="x", messages=messages))
+        await waiting.wait()
+        assert not task.done()
+        return "12"
+
+    async def run() -> None:
+        async with AgentRollout(FunctionAgent(agent, 4), None, None).opened(30.0) as rollout:
+            assert (await rollout(rig.context())).response == "12"
+            assert (await rollout(rig.context(sample=1))).response == "12"
+        await rig.calls.endpoint.close()
+
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
+        rig.calls.ask = never  # type: ignore[method-assign]
+        asyncio.run(run())
+
+
+def test_a_client_that_blocks_the_loop_of_its_run_hears_why(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfgrpo.model.endpoint import CallFailed
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        status, said, again = posted(context, {"messages": [USER]}, timeout=20)
+        assert (status, again) == (500, "false")
+        raise LookupError(said["error"]["message"])
+
+    monkeypatch.setattr("tfgrpo.agents.gateway.HELD_UP", 0.5, raising=False)
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier) as rig,
+        pytest.raises(CallFailed, match="an `async` function needs an asynchronous client"),
+    ):
+        rig.attempt(agent)
+    assert not server.requests
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_proxy_of_the_environment_is_not_on_the_way_to_the_gateway(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    messages: Any = [USER]
+
+    def at_once(problem: Problem, context: AgentContext) -> str:
+        made = context.openai(max_retries=0).chat.completions.create(model="x", messages=messages)
+        return str(made.choices[0].message.content)
+
+    async def after_a_wait(problem: Problem, context: AgentContext) -> str:
+        create = context.openai(max_retries=0).chat.completions.create
+        return str((await create(model="x", messages=messages)).choices[0].message.content)
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with (
+        WireEndpoint(lambda path, body: "12") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        assert rig.attempt(after_a_wait if later else at_once).response == "12"
+
+
+def test_a_library_that_the_model_quotes_still_goes_into_each_request(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        create = context.openai().chat.completions.create
+        messages: Any = [USER]
+        for text in ("go on", "and on"):
+            made = await create(model="x", messages=messages)
+            messages.append({"role": "assistant", "content": made.choices[0].message.content})
+            messages.append({"role": "user", "content": f"{text}: {context.library}"})
+        return str((await create(model="x", messages=messages)).choices[0].message.content)
+
+    with (
+        WireEndpoint(lambda path, body: f"I follow: {LESSON}") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        rig.attempt(agent)
+    first = [body["messages"][0] for _, body in server.requests]
+    assert [one["role"] for one in first] == ["system"] * 3
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user"])
+def test_a_library_that_an_agent_puts_in_itself_is_there_once(
+    tmp_path: Path, verifier: Verifier, role: str
+) -> None:
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        messages: Any = [{"role": role, "content": f"Mind this:\n{context.library}"}, USER]
+        made = await context.openai().chat.completions.create(model="x", messages=messages)
+        return str(made.choices[0].message.content)
+
+    with (
+        WireEndpoint(lambda path, body: "12") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        rig.attempt(agent)
+    ((_, body),) = server.requests
+    assert len(body["messages"]) == 2
+
+
+def test_what_requests_have_in_common_is_held_once(
+    tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks: list[Desk] = []
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        create = context.openai().chat.completions.create
+        messages: Any = [USER]
+        for number in range(8):
+            await create(model="x", messages=messages)
+            messages += [{"role": "assistant", "content": "12"}, {**USER, "content": str(number)}]
+        return "12"
+
+    monkeypatch.setattr(Gateway, "dismiss", lambda _, desk: desks.append(desk))
+    with (
+        WireEndpoint(lambda path, body: "12") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        rig.attempt(agent)
+    (desk,) = desks
+    held = [message for one in desk.passed for message in one.request]
+    assert len(held) == sum(range(1, 17, 2)) + 8
+    assert len(set(map(id, held))) == len({json.dumps(one) for one in held}) == 10
 
 
 @pytest.mark.parametrize(

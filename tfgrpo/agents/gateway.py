@@ -4,32 +4,53 @@ An attempt is known by a token, which is its key and stands in its address too, 
 have a key of their own. Its library goes into each request, where the proxy would put it, unless
 it is in there already. The call is then made like all others: looked up, paced, retried, bounded
 by the budget, journalled, and handed on when it is on record. It is told from others of its attempt
-by what it asks and how often that was asked before. So an attempt that is made again is answered
-from the record for as long as it asks the same.
+by what it asks and how often that was answered before. So an attempt that is made again is answered
+from the record for as long as it asks the same, and a client that gives up and asks again gets the
+answer to its first request.
+
+Connections are served on a thread of their own, and calls are made on the run's event loop. So an
+agent that holds this loop up hears that it does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
 import secrets
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeVar
 
 import h11
 
 from tfgrpo.agents.orphan_guard import RUN_MARK
-from tfgrpo.agents.wire_conversation import Passed, answer_message, prompt_of, request_messages
-from tfgrpo.domains.base import Context
+from tfgrpo.agents.wire_conversation import (
+    SYSTEM,
+    Passed,
+    answer_message,
+    prompt_of,
+    request_messages,
+)
+from tfgrpo.domains.base import Context, describe_error
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
-from tfgrpo.model.wire_formats import LIMITS, RESPONSES, limit_of, response_id
+from tfgrpo.model.wire_formats import (
+    LIMITS,
+    RESPONSES,
+    limit_of,
+    request_turns,
+    response_id,
+    words,
+)
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
 from tfgrpo.rendering.render import prompt_text, rules_of
 from tfgrpo.rendering.request_placement import KEYS, Addition, addition, place_of
-from tfgrpo.store.canonical import digest
+from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
 
@@ -42,6 +63,9 @@ PASSED_ON = ("anthropic-version", "anthropic-beta", "openai-beta")
 """Headers of a request that go on with it."""
 FINAL = "x-should-retry"
 """The header that tells clients not to try again: that was done here."""
+HELD_UP = 30.0
+"""Seconds without a turn of the run's event loop after which a client hears that it is held up."""
+T = TypeVar("T")
 
 
 class Reply(NamedTuple):
@@ -51,6 +75,14 @@ class Reply(NamedTuple):
     body: bytes
     kind: str = "application/json"
     final: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A call whose answer nobody has yet, and whether the client that waits for it is gone."""
+
+    reply: asyncio.Task[Reply]
+    is_left: Callable[[], bool]
 
 
 @dataclass(eq=False, slots=True)
@@ -67,6 +99,8 @@ class Desk:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     error: TfgrpoError | None = None
     turns: Counter[bytes] = field(default_factory=Counter)
+    pending: dict[bytes, list[Pending]] = field(default_factory=lambda: defaultdict(list))
+    messages: dict[bytes, Json] = field(default_factory=dict)
 
     @property
     def openai_url(self) -> str:
@@ -75,6 +109,8 @@ class Desk:
 
     def environment(self) -> dict[str, str]:
         """Returns the variables by which programs find the gateway."""
+        own = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        direct = ",".join(filter(None, (own, HOST, "localhost")))
         return {
             "OPENAI_BASE_URL": self.openai_url,
             "OPENAI_API_BASE": self.openai_url,
@@ -83,16 +119,30 @@ class Desk:
             "ANTHROPIC_API_KEY": self.token,
             "ANTHROPIC_AUTH_TOKEN": self.token,
             RUN_MARK: self.family,
-            "NO_PROXY": f"{HOST},localhost",
-            "no_proxy": f"{HOST},localhost",
+            "NO_PROXY": direct,
+            "no_proxy": direct,
         }
+
+    def shared(self, messages: tuple[Json, ...]) -> tuple[Json, ...]:
+        """Returns messages, those that were there before as the same objects: each request has the
+        whole conversation."""
+        keys = (hashlib.sha256(json.dumps(one, sort_keys=True).encode()) for one in messages)
+        return tuple(
+            self.messages.setdefault(key.digest(), one)
+            for key, one in zip(keys, messages, strict=True)
+        )
 
 
 class Gateway:
-    """The server. Use `start`, and `close` at the end, on one event loop."""
+    """The server. Use `start`, and `close` at the end, on one event loop: the run's."""
 
     def __init__(self) -> None:
         self._desks: dict[str, Desk] = {}
+        self._run_loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="tfgrpo gateway", daemon=True
+        )
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._port = 0
@@ -101,16 +151,17 @@ class Gateway:
 
     async def start(self) -> None:
         """Begins to listen. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, HOST, 0, limit=READ)
+        self._run_loop = asyncio.get_running_loop()
+        self._thread.start()
+        self._server = await _on(self._loop, self._listen())
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Ends all connections."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await _on(self._loop, self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def admit(self, context: Context) -> Desk:
         """Opens a place for an attempt."""
@@ -124,10 +175,24 @@ class Gateway:
         return desk
 
     def dismiss(self, desk: Desk) -> None:
-        """Closes an attempt's place: its token leads nowhere from now on."""
+        """Closes an attempt's place: its token leads nowhere from now on, and what it still waits
+        for is given up."""
         self._desks.pop(desk.token, None)
+        for pending in desk.pending.values():
+            for one in pending:
+                one.reply.cancel()
 
-    # connections:
+    # connections, on the thread of their own:
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, HOST, 0, limit=READ)
+
+    async def _end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -143,6 +208,10 @@ class Gateway:
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = h11.Connection(h11.SERVER)
+
+        def is_left() -> bool:
+            return reader.at_eof() or writer.is_closing()
+
         while True:
             try:
                 request, body = await _read(http, reader, writer)
@@ -151,13 +220,37 @@ class Gateway:
             else:
                 if request is None:
                     return
-                reply = await self._answer(request, body)
-            await _send(http, writer, reply)
+                reply = await self._reply(request, body, is_left)
+            is_head = request is not None and request.method == b"HEAD"
+            await _send(http, writer, reply, is_head=is_head)
             if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                 return
             http.start_next_cycle()
 
-    async def _answer(self, request: h11.Request, body: bytes | None) -> Reply:
+    async def _reply(
+        self, request: h11.Request, body: bytes | None, is_left: Callable[[], bool]
+    ) -> Reply:
+        """Has a request answered on the run's event loop."""
+        assert self._run_loop is not None
+        try:
+            async with asyncio.timeout(HELD_UP):
+                await _on(self._run_loop, asyncio.sleep(0))
+        except TimeoutError:
+            why = (
+                f"the run's event loop has been held up for {HELD_UP:g} s: an `async` function "
+                "needs an asynchronous client, or be a plain function"
+            )
+            return _refused(500, why, final=True)
+        try:
+            return await _on(self._run_loop, self._answer(request, body, is_left))
+        except Exception as error:  # a client that hears nothing would ask again
+            return _refused(500, f"a bug of the gateway: {describe_error(error)}", final=True)
+
+    # answers, on the run's event loop:
+
+    async def _answer(
+        self, request: h11.Request, body: bytes | None, is_left: Callable[[], bool]
+    ) -> Reply:
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
         desk, path = self._desk(request.target.decode("latin-1").partition("?")[0], headers)
         if desk is None:
@@ -167,7 +260,7 @@ class Gateway:
         path = "/" + "/".join(part for part in path.split("/") if part)
         route = path.removeprefix("/v1")
         model = desk.context.calls.endpoint.model
-        if request.method == b"GET" and route.startswith("/models"):
+        if request.method in (b"GET", b"HEAD") and route.startswith("/models"):
             listed = {"id": model, "object": "model", "created": 0, "owned_by": "tfgrpo"}
             one = route != "/models"
             return _json(200, listed if one else {"object": "list", "data": [listed]})
@@ -179,11 +272,13 @@ class Gateway:
         except RepeatedKey as error:
             return _refused(400, f"the body has the key {error} twice", final=True)
         except (NotJson, ValueError, RecursionError) as error:
-            return _refused(400, f"the body is no JSON object: {error}", final=True)
+            why = f"the body is no JSON object that can be recorded: {error}"
+            return _refused(400, why, final=True)
         if route in COUNTING:
             return _json(200, {"input_tokens": count_tokens(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
-        return await self._ask(desk, route, placed, more)
+        wire = {"route": route, "body": {k: v for k, v in placed.items() if k != "model"}}
+        return await self._once(desk, {**wire, "headers": more}, is_left)
 
     def _desk(self, path: str, headers: Mapping[str, str]) -> tuple[Desk | None, str]:
         """Returns whose request it is, by its address or its key, and the path."""
@@ -194,17 +289,29 @@ class Gateway:
         keys = (key, headers.get("x-api-key", ""), headers.get("api-key", ""))
         return next((self._desks[one] for one in keys if one in self._desks), None), path
 
-    async def _ask(self, desk: Desk, route: str, body: Json, headers: Json) -> Reply:
+    async def _once(self, desk: Desk, wire: Json, is_left: Callable[[], bool]) -> Reply:
+        """Answers a request. One whose client is gone is taken up by whoever asks the same."""
+        same = digest(["tfgrpo.agent", wire])
+        pending = desk.pending[same]
+        call = next((one for one in pending if one.is_left()), None)
+        if call is None:
+            turn, desk.turns[same] = desk.turns[same], desk.turns[same] + 1
+            call = Pending(asyncio.create_task(self._ask(desk, wire, turn)), is_left)
+            pending.append(call)
+        call.is_left = is_left
+        reply = await asyncio.shield(call.reply)
+        if not is_left():
+            pending.remove(call)
+        return reply
+
+    async def _ask(self, desk: Desk, wire: Json, turn: int) -> Reply:
         if desk.error is not None:
             return _refused(403, str(desk.error), final=True)
-        context, messages = desk.context, request_messages(body)
+        route, body = wire["route"], wire["body"]
+        context, messages = desk.context, desk.shared(request_messages(body))
         prompt, turns = prompt_of(messages)
-        wire = {"route": route, "body": {k: v for k, v in body.items() if k != "model"}}
-        wire |= {"headers": dict(headers)}
         most = limit_of(wire) or context.sampling.max_tokens
         request = Request("rollout", prompt, 0.0, most, turns=turns, wire=wire)
-        same = digest(["tfgrpo.agent", wire])
-        turn, desk.turns[same] = desk.turns[same], desk.turns[same] + 1
         call_path = (*context.call_path, turn) if turn else context.call_path
         try:
             recorded = await context.calls.ask(request, call_path=call_path, sample=context.sample)
@@ -215,14 +322,14 @@ class Gateway:
             desk.over.set()
             return _refused(403, str(error), final=True)
         answer = recorded.answer
-        given = answer.wire.get("body")
+        given, before = answer.wire.get("body"), body.get("previous_response_id")
         desk.passed.append(
             Passed(
                 messages,
                 answer_message(route, answer),
                 recorded.key,
                 answer.truncated,
-                body.get("previous_response_id"),
+                before if isinstance(before, str) else None,
                 response_id(given) if route == RESPONSES else None,
             )
         )
@@ -233,11 +340,12 @@ class Gateway:
 
 def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
     """Returns a request's body with the attempt's library in it. Raises NotJson, RepeatedKey and
-    ValueError."""
+    ValueError, for what cannot be recorded too."""
     text = body.decode()
     members = document(text, KEYS)
     whole: dict[str, Any] = json.loads(text)
-    there = bool(desk.shown) and any(desk.shown in one for one in _texts(whole))
+    canonical(whole)
+    there = bool(desk.shown) and desk.shown in _instructions(whole)
     place = place_of(b"POST", path)
     if desk.addition is None or there or place is None:
         return whole
@@ -245,12 +353,17 @@ def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
     return placed
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+def _instructions(body: Json) -> str:
+    """Returns what a request says for the system, and for the user before the first answer."""
+    turns = [turn for turn in request_turns(body) or () if isinstance(turn, dict)]
+    before = takewhile(lambda turn: turn.get("role") in (*SYSTEM, "user"), turns)
+    parts = [*before, *(turn for turn in turns if turn.get("role") in SYSTEM)]
+    return "\n".join(words(turn.get("content")) for turn in parts)
+
+
+async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Returns what comes of work on another thread's event loop."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 async def _read(
@@ -284,12 +397,16 @@ async def _read(
             return None, b""
 
 
-async def _send(http: h11.Connection, writer: asyncio.StreamWriter, reply: Reply) -> None:
+async def _send(
+    http: h11.Connection, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool
+) -> None:
     headers = [("content-type", reply.kind), ("content-length", str(len(reply.body)))]
     if reply.final:
         headers.append((FINAL, "false"))
     response = h11.Response(status_code=reply.status, headers=headers)
-    parts = (response, h11.Data(data=reply.body), h11.EndOfMessage())
+    parts = [response, h11.Data(data=reply.body), h11.EndOfMessage()]
+    if is_head:
+        del parts[1]
     writer.write(b"".join(http.send(part) or b"" for part in parts))
     await writer.drain()
 
