@@ -70,15 +70,16 @@ def init(app: App, given: Given) -> None:
         return
     from tfgrpo.init_from_data import OwnData, write_files
     from tfgrpo.project import file_permissions
-    from tfgrpo.settings import FILE
+    from tfgrpo.settings import FILE, read_toml
     from tfgrpo.trust.trusted_folders import remember_own
 
     own = OwnData(given.problem, given.answers, given.kind, **model)
     plan, own = _planned(given.source, own)
     folder = project_root(app.new_path)  # settings lie beside the store
     written = write_files(folder, plan)
-    for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
-        remember_own(permissions)
+    if read_toml(folder / FILE) == plan.settings:  # then it is the word of whoever asks for it
+        for permissions in file_permissions(folder / FILE):
+            remember_own(permissions)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
     for sentence in (*plan.lines, f"wrote {names}"):
         printing.echo_each(printing.wrapped(sentence, first="", indent=2))

@@ -114,6 +114,7 @@ ROOMS = (
     ("terminal_safe", "wording"),
     ("migrations", "notices", "result_tables", "prompts"),
     ("store",),
+    ("toml_text",),
     ("author", "rendering", "local", "costs"),
     ("data", "model"),
     ("trust",),

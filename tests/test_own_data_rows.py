@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,11 @@ from tfgrpo.data.column_roles import answer_texts, guess_columns
 from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.domains.choice import DOMAIN
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
-from tfgrpo.store.history.allowed_names import check_name
+from tfgrpo.model.providers import settings_toml
+from tfgrpo.settings import read_toml
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.history.allowed_names import check_name, name_after
+from tfgrpo.toml_text import toml_comment, toml_value
 
 
 def planned(folder: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:
@@ -223,3 +228,46 @@ def test_a_run_is_called_what_training_takes(tmp_path: Path, file: str, run: str
     settings = tomllib.loads(plan.files["tfgrpo.toml"])
     assert settings["train"]["run"] == run
     check_name("run", run)
+
+
+HOSTILE = 'x\n[agent]\nrun = "touch taken"\n[train]\ndomain = "stolen:DOMAIN"\n#.jsonl'
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        HOSTILE,
+        HOSTILE.replace("\n", "\r\n"),
+        "my\n[foo]\n.jsonl",
+        "a\x7f\x85\u2028\u202eb.jsonl",
+        os.fsdecode(b"caf\xe9.jsonl"),
+    ],
+)
+def test_a_files_name_is_no_line_of_the_settings(
+    cli: Cli, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(
+        json.dumps({"question": f"Bill {n}?", "a\x7f\u202e": n, "b": f"text {n}"}) + "\n"
+        for n in range(40)
+    )
+    own = OwnData("question", ("a\x7f\u202e", "b"), "json")
+    Path("plain.jsonl").write_text(rows)
+    Path(name).write_text(rows)
+    plain = plan_files(Path("plain.jsonl"), read_table(Path("plain.jsonl")), own)
+    run = name_after(Path(name).stem)
+    answers = [part for name in own.answers for part in ("--answer", name)]
+    cli("init", "--from", name, "--problem", "question", *answers, "--kind", "json")
+    expected = tomllib.loads(plain.files["tfgrpo.toml"])
+    expected["train"]["run"] = run
+    assert read_toml(Path("tfgrpo.toml")) == expected
+    tomllib.loads(Path("fields.toml").read_text())
+
+
+def test_what_is_written_of_settings_is_read_as_it_was(tmp_path: Path) -> None:
+    for text in (HOSTILE, "".join(map(chr, range(0x3000))), '"""', "\\", "\U0001f600"):
+        settings = {"model": text, text: [text, 1, 0.5, True, {"a": text}]}
+        assert tomllib.loads(settings_toml(settings)) == {"model": settings}
+    assert tomllib.loads(f"{toml_comment(HOSTILE)}\nmodel = 1") == {"model": 1}
+    with pytest.raises(SettingsError, match="not valid Unicode"):
+        toml_value("caf\udce9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tfgrpo.project import open_project
+from tfgrpo.author import default_author
+from tfgrpo.project import file_permissions, open_project
+from tfgrpo.proxy.proxy_settings import read_file
 from tfgrpo.settings import EvalSettings, TrainSettings, build, read_toml
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
@@ -147,6 +150,20 @@ def test_a_settings_file_has_its_four_tables(tmp_path: Path) -> None:
         "eval": {},
         "prices": {},
     }
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_settings_file_may_begin_with_a_mark_of_its_encoding(
+    tmp_path: Path, encoding: str
+) -> None:
+    file = tmp_path / "tfgrpo.toml"
+    file.write_text('author = "Zoë"\n[train]\nepochs = 1\n', encoding=encoding)
+    assert read_toml(file) == {"train": {"epochs": 1}}
+    assert default_author(str(tmp_path)) == os.environ.get("TFGRPO_AUTHOR", "Zoë")
+    assert file_permissions(file)
+    proxy = tmp_path / "proxy.toml"
+    proxy.write_text("port = 9000\n", encoding=encoding)
+    assert read_file(proxy)["port"] == 9000
 
 
 def test_a_setting_is_written_with_dashes_too_and_a_models_name_stays(tmp_path: Path) -> None:

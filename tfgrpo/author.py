@@ -82,14 +82,14 @@ def _settings(root: str) -> dict[str, Any]:
     path = os.path.join(root, "tfgrpo.toml")
     try:
         with open(path, "rb") as file:
-            import tomllib  # which takes as long to load as all that a checkout needs
+            from tfgrpo.toml_text import parsed  # which loads more than a checkout needs
 
-            settings = tomllib.load(file)
+            settings = parsed(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}", hint="the file must be TOML") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     commit = settings.get(COMMIT, {})
     if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:

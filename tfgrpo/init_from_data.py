@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data import readers
@@ -37,6 +37,7 @@ from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fit
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history.allowed_names import name_after
+from tfgrpo.toml_text import toml_comment, toml_value
 from tfgrpo.wording import plural
 
 SHARES = {"sealed": 0.3, "gate": 0.2}
@@ -44,6 +45,10 @@ SHARES = {"sealed": 0.3, "gate": 0.2}
 FEWEST = 12
 NO_GATE = 40
 """Rows below which none are kept for a gate: it could tell nothing."""
+
+
+Setting: TypeAlias = tuple[str, object, str]
+"""A name, its value, and the comment behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class DataPlan:
     files: Mapping[str, str]
     lines: tuple[str, ...]
     columns: ColumnGuess
+    settings: Mapping[str, Mapping[str, object]]
+    """The tables that the settings file has to be read as, before it is trusted."""
 
 
 def read_table(path: Path) -> list[Row]:
@@ -155,7 +162,12 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     used = min(len(split["train"]), sizes.train)
     learned = {_label(item) for item in split["train"][:used]} if labels else set()
     unseen = len({_label(item) for item in split["heldout"]} - learned) if labels else 0
-    files[FILE] = _settings(path, own, columns, split, sizes)
+    model, train = _model_rows(own), _train_rows(path, own, columns.kind, split, sizes)
+    files[FILE] = _settings(path, own, model, train)
+    settings = {
+        table: {name: value for name, value, _ in rows}
+        for table, rows in (("model", model), ("train", train))
+    }
     listed = ", ".join(f"{name} {count}" for name, count in labels.most_common())
     named = ", ".join(map(repr, columns.answers))
     answered = f", {named} is the answer" if named else ", and no field is the answer"
@@ -171,7 +183,7 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
         f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
-    return DataPlan(files, tuple(lines), columns)
+    return DataPlan(files, tuple(lines), columns, settings)
 
 
 def _unread(rows: Sequence[Row], columns: ColumnGuess) -> list[str]:
@@ -356,21 +368,21 @@ weight = 2
 """
 
 
-def _settings(
+def _train_rows(
     path: Path,
     own: OwnData,
-    columns: ColumnGuess,
+    kind: Kind,
     split: Mapping[str, Sequence[object]],
     sizes: Sizes,
-) -> str:
-    kind, local = columns.kind, own.is_local
+) -> list[Setting]:
+    local = own.is_local
     used = min(len(split["train"]), sizes.train)
     batch = -(-used // max(1, -(-used // sizes.batch)))
     tokens = SHORT_ANSWERS.get(kind, LOCAL_TOKENS) if local else SHORT_TOKENS
     if kind in ("math", "rubric") and not local:
         tokens = 16_384
     train = "data/train.jsonl" if used == len(split["train"]) else f"data/train.jsonl:{used}"
-    rows: list[tuple[str, object, str]] = [
+    rows: list[Setting] = [
         ("run", name_after(path.stem), "what runs are called"),
         ("domain", *DOMAINS[kind]),
         ("data", train, f"{len(split['train'])} problems to learn from; :N takes the first N"),
@@ -393,41 +405,45 @@ def _settings(
             "attempts at each problem that the library is checked on",
         ),
     ]
-    return "\n".join(
-        [
-            f"# Written by `tfgrpo init --from {path.name}`.",
-            "# `tfgrpo train --estimate` says what it takes, `tfgrpo train` begins; flags win.",
-            "",
-            "[model]",
-            *_model_lines(own),
-            "",
-            "[train]",
-            *_table(rows),
-            "# agent_objective = …             # what attempts are for, in your own words",
-            "# learning_objective = …          # what is to be learned",
-            "",
-        ]
-    )
+    return rows
 
 
-def _model_lines(own: OwnData) -> list[str]:
-    rows: list[tuple[str, object, str]] = []
+def _settings(path: Path, own: OwnData, model: list[Setting], train: list[Setting]) -> str:
+    lines = [
+        toml_comment(f"Written by `tfgrpo init --from {path.name}`."),
+        "# `tfgrpo train --estimate` says what it takes, `tfgrpo train` begins; flags win.",
+        "",
+        "[model]",
+        *_table(model),
+    ]
+    if not own.base_url:
+        lines.append('# base_url = "http://…/v1"        # an OpenAI-compatible endpoint')
+    if not own.api_key_env:
+        lines.append('# api_key_env = "…"               # the variable with its key')
+    lines += [
+        "",
+        "[train]",
+        *_table(train),
+        "# agent_objective = …             # what attempts are for, in your own words",
+        "# learning_objective = …          # what is to be learned",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _model_rows(own: OwnData) -> list[Setting]:
+    rows: list[Setting] = []
     if own.model or not own.base_url:  # else the server is asked which it has
         rows.append(("model", own.model or DEFAULT_MODEL, "local:NAME, or a name at base_url"))
     if own.base_url:
         rows.append(("base_url", own.base_url, "an OpenAI-compatible endpoint"))
     if own.api_key_env:
         rows.append(("api_key_env", own.api_key_env, "the variable with its key"))
-    lines = _table(rows)
-    if not own.base_url:
-        lines.append('# base_url = "http://…/v1"        # an OpenAI-compatible endpoint')
-    if not own.api_key_env:
-        lines.append('# api_key_env = "…"               # the variable with its key')
-    return lines
+    return rows
 
 
-def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value, _ in rows]
+def _table(rows: Sequence[Setting]) -> list[str]:
+    lines = [f"{name} = {toml_value(value)}" for name, value, _ in rows]
     width = min(34, max(map(len, lines)) + 2)
     return [f"{line:<{width}}  # {about}" for line, (_, _, about) in zip(lines, rows, strict=True)]
 
@@ -443,8 +459,8 @@ def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
         '# accents, punctuation and order = "ignore", extra = "wrong", schema = "schema.json".',
     ]
     for name, rule in fields.items():
-        lines += ["", f"[fields.{json.dumps(name, ensure_ascii=False)}]"]
-        lines.append(f"type = {json.dumps(rule.get('type', 'any'))}")
+        lines += ["", f"[fields.{toml_value(name)}]"]
+        lines.append(f"type = {toml_value(rule.get('type', 'any'))}")
         lines.append(
             '# description = "…"               # told to the model; also weight, tolerance'
         )

@@ -4,7 +4,6 @@ and names of what a caller gives as a Python object, under which it has to be gi
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
@@ -22,6 +21,7 @@ from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, list
 from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
     UPSTREAMS,
@@ -288,8 +288,8 @@ def file_permissions(path: Path) -> list[Permissions]:
     """What a settings file, a proxy's or a rubric needs to be allowed: a rubric that a settings
     file names by itself. Raises SettingsError and DomainError."""
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        settings = parsed(path.read_bytes())
+    except (OSError, ValueError):
         settings = {}  # what is wrong with it is told below
     if "criteria" in settings:
         return [rubric_permissions(path)]

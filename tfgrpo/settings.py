@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -23,6 +22,7 @@ from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import HALF_A_CHARACTER, SettingsError
+from tfgrpo.toml_text import parsed
 from tfgrpo.tools.toolbox import ToolSettings
 
 FILE = "tfgrpo.toml"
@@ -200,10 +200,14 @@ class EvalSettings(Settings):
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     """A settings file's tables, [[endpoints]]'s by number from 1. Raises SettingsError."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = parsed(path.read_bytes())
     except FileNotFoundError:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: {error.strerror}", hint="--config takes a TOML file"
+        ) from None
+    except ValueError as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     if isinstance(tables.get(SETTING), str):
         del tables[SETTING]  # who signs: read where that is needed, and no part of a run

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfgrpo.domains.base import DomainError
+from tfgrpo.toml_text import parsed
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -38,14 +38,14 @@ def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
     hint = "the file must be TOML"
     try:
         content = path.read_bytes()
-        table = tomllib.loads(content.decode("utf-8-sig"))
+        table = parsed(content)
         return shape(**table), hashlib.sha256(content).hexdigest()
     except OSError as error:
         raise DomainError(f"{path}: {error.strerror}", hint=hint) from None
     except ValidationError as error:
         hint = "see docs/conversations.md for an example"
         raise DomainError(f"{path}: {first_error(error)}", hint=hint) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise DomainError(f"{path}: {error}", hint=hint) from None
 
 

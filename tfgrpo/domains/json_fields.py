@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -37,6 +36,7 @@ from tfgrpo.domains.mathematics.lists import matched
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
+from tfgrpo.toml_text import parsed
 
 AGENT_OBJECTIVE = "Extract what the fields ask for. Answer with one JSON object and nothing else."
 LEARNING_OBJECTIVE = "Rules for finding the values of the fields and writing them as expected."
@@ -255,7 +255,7 @@ def _from_words(options: str) -> FieldRules:
 
 def _from_file(path: Path) -> FieldRules:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        table = parsed(path.read_bytes())
         schema = table.pop("schema", None)
         if isinstance(schema, str):
             schema = json.loads((path.parent / schema).read_text(encoding="utf-8-sig"))

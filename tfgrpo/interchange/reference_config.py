@@ -16,6 +16,7 @@ from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import SourceFile, UnreadableLibrary
 from tfgrpo.interchange.formats import labelled_lines
 from tfgrpo.interchange.formats.youtu_agent import is_secret
+from tfgrpo.toml_text import toml_comment, toml_value
 
 DEEPEST = 6
 """How many files deep `defaults` is followed."""
@@ -209,25 +210,17 @@ class _Translator:
 
     def _toml(self, name: str | None) -> str:
         run = f" --run {name}" if name else ""
-        lines = [f"# From {self._path.name}. Train with: tfgrpo train{run}", ""]
+        lines = [toml_comment(f"From {self._path.name}. Train with: tfgrpo train{run}"), ""]
         for table, values in self._tables.items():
             if not values:
                 continue
             lines.append(f"[{table}]")
-            lines += [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+            lines += [f"{key} = {toml_value(value)}" for key, value in values.items()]
             lines.append("")
         if self._left:
             lines.append("# Not translated:")
-            lines += [f"# - {' '.join(entry.split())}" for entry in self._left]
+            lines += [toml_comment(f"- {entry}") for entry in self._left]
         return "\n".join(lines).rstrip() + "\n"
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
 def _flat(value: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]:

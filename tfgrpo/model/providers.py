@@ -8,7 +8,6 @@ documentation, with these very settings.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.http_connection import LOOPBACK, OPENAI_HOST, host_of, on_loopback
 from tfgrpo.model.secrets import know
+from tfgrpo.toml_text import toml_key, toml_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,9 @@ def provider_at(base_url: str | None) -> Provider | None:
 
 def settings_toml(settings: Mapping[str, Any], table: str = "model") -> str:
     """Settings as a table of `tfgrpo.toml`."""
-    lines = [f"[{table}]", *(f"{_name(k)} = {_toml(value)}" for k, value in settings.items())]
+    values = (f"{toml_key(name)} = {toml_value(value)}" for name, value in settings.items())
+    lines = [f"[{table}]", *values]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_name(name)} = {_toml(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _name(name: str) -> str:
-    bare = name.replace("_", "").replace("-", "").isalnum() and name.isascii()
-    return name if bare else json.dumps(name)
 
 
 ANY_HOST = "TFGRPO_API_KEY"

@@ -18,7 +18,6 @@ import base64
 import os
 import re
 import socket
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE,
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_proxy
 
@@ -446,10 +446,10 @@ def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     SettingsError, and NotTrusted where nobody has allowed the file to say where requests go, or who
     may send some, other than by what is given."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = parsed(path.read_bytes())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
     known = {*plain, *TABLES, *URLS.values(), *VARIABLES.values()}
