@@ -48,14 +48,15 @@ class Occurrence(NamedTuple):
 
 def forms(texts: Iterable[str]) -> tuple[str, ...]:
     """The ways in which texts are written, longest first: as they are, and on one line, as prompts
-    have them. What JSON makes of each is for `matcher` and `matches_bytes`."""
+    have them. What JSON and our files make of each is for `matcher` and `matches_bytes`."""
     written = {form for text in texts for form in (text, " ".join(text.split()))}
     return tuple(sorted(written, key=lambda form: (-len(form), form)))
 
 
 def matcher(written: Iterable[str]) -> re.Pattern[str]:
-    r"""Returns what finds any of these forms: as it is, or escaped as JSON, and JSON within JSON,
-    however often. Clients escape differently: `\u00FC`, `\/`, `\u0027`."""
+    r"""Returns what finds any of these forms: as it is, escaped as JSON, and JSON within JSON,
+    however often, or as Markdown, YAML and CSV have it: with other indentation, `&#10;`, `''`.
+    Clients escape differently: `\u00FC`, `\/`, `\u0027`."""
     return re.compile("|".join(map(_in_any_spelling, written)))
 
 
@@ -68,11 +69,20 @@ def _in_any_spelling(form: str) -> str:
     """A pattern of a text. The backslashes of a run and of what is escaped behind it are one run:
     it is taken whole, so that a long one takes no time."""
     pattern, after = "", ""
-    for run, char in re.findall(r"(\\+)|(.)", form, re.DOTALL):
+    for run, end, char in re.findall(r"(\\+)|(\r?\n[ \t]*)|(.)", form, re.DOTALL):
         as_run = rf"(?:\\{{{len(run)},}}+|(?:{BACKSLASHES}u005[cC]){{{len(run)}}})"
-        pattern += as_run if run else _spellings(char, after or BACKSLASHES)
+        escape = after or BACKSLASHES
+        pattern += as_run if run else _line_end(escape) if end else _spellings(char, escape)
         after = r"\\*" if run else ""
     return pattern
+
+
+@cache
+def _line_end(backslashes: str) -> str:
+    """A pattern of a line's end with the next line's indentation, whatever that is."""
+    blank = f"{_spellings(' ', BACKSLASHES)}|{_spellings(chr(9), BACKSLASHES)}"
+    before, end = (_spellings(char, backslashes) for char in "\r\n")
+    return f"{before}{{0,2}}{end}(?:{blank})*"
 
 
 @cache
@@ -86,6 +96,14 @@ def _spellings(char: str, backslashes: str) -> str:
     ways = [re.escape(char), escape]
     if char in SHORT:
         ways.append(backslashes + SHORT[char])
+    if char in "'\"":
+        ways.append(char * 2)
+    if char == "&":
+        ways.append("&amp;")
+    if char == "<" or char.isspace() or not char.isprintable():
+        ways.append(f"&#{ord(char)};")
+        if ord(char) < 0x100:
+            ways.append(f"{backslashes}x{units[2:].upper()}")
     return f"(?:{'|'.join(ways)})"
 
 

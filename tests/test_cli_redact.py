@@ -13,7 +13,12 @@ import pytest
 from conftest import Cli, one_line_error, run_command
 from test_collected_problems import record
 
+from tfgrpo import interchange
+from tfgrpo.domains.prompt_library import live
+from tfgrpo.hand_edits import ENDINGS
+from tfgrpo.serving.kept_file import KeptFile
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.text_occurrences import forms, matcher
 
 SECRET = "sk-live-51Hq"
 
@@ -185,6 +190,49 @@ def test_files_of_problems_are_rewritten_and_files_of_ones_own_are_named(
     assert f"wrote {improved}" in output
     assert "mine.csv, which is yours" in " ".join(output.split())
     assert holding(tmp_path) == ["mine.csv"]
+
+
+LINES = (
+    ' The key, "live" & it\'s:\n-----BEGIN KEY-----\nMII/Ev &#10; <!-- 0123456789ab -->\r\n\n'
+    "  DANBg <!-- tfgrpo: x -->\n\t\x85-----END KEY-----\u2028 日本\n\\theta\\\n  t"
+)
+"""A text of several lines, of which each format has a spelling of its own."""
+
+
+@pytest.mark.parametrize("format", interchange.written())
+def test_a_text_of_several_lines_is_known_in_every_format(
+    cli: Cli, format: str, tmp_path: Path
+) -> None:
+    with Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store:
+        store.commit("main", [Operation("ADD", text=LINES)], message="x")
+    out = tmp_path / "library.export"
+    cli("export", "--format", format, "-o", str(out))
+    shown = json.loads(cli("redact", "G0", "--dry-run", "--json").stdout)
+    assert shown["own_files"] == [str(out)]
+    text = matcher(forms([LINES])).sub("", out.read_text())
+    assert not [line for line in ("BEGIN", "MII/Ev", "DANBg", "日本", "theta") if line in text]
+
+
+@pytest.mark.parametrize("text", [LINES, "Hm."])
+def test_a_librarys_own_files_are_written_again_however_they_spell_a_text(
+    cli: Cli, text: str, tmp_path: Path
+) -> None:
+    with Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store:
+        store.commit("main", [Operation("ADD", text=text)], message="x")
+    files = [tmp_path / f".tfgrpo/experiences.{ending}" for ending in ENDINGS.values()]
+    for format in ENDINGS:
+        cli("checkout", "main", "--format", format)
+    before = [path.read_bytes() for path in files]
+    mine = tmp_path / "AGENTS.md"
+    mine.write_bytes(b"# Mine\r\n\r\n")
+    with closing(live(store=tmp_path)) as library:
+        KeptFile(mine, library, name=None, description=None).bring_up_to_date()
+    done = cli("redact", "G0", "--reason", "leak", "--yes", "--json")
+    for path, old in zip(files, before, strict=True):
+        assert path.read_bytes() != old
+    shown = json.loads(done.stdout)
+    assert {Path(path).name for path in shown["rewritten"]} == {path.name for path in files}
+    assert text == "Hm." or shown["own_files"] == [str(mine)]
 
 
 def in_library(store: Store) -> None:

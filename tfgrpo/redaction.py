@@ -120,11 +120,15 @@ class Places:
         self.rewritten: list[Path] = []
 
     def take_out(self, written: Sequence[str]) -> bool:
-        """Takes forms of a text out; returns whether no old byte of the record of traffic is left,
-        as none is where nobody is reading it. Raises StoreError."""
+        """Takes forms of a text out, and writes the library's files anew in any case; returns
+        whether no old byte of the record of traffic is left, as none is where nobody is reading
+        it. Raises StoreError."""
         store = self._store
+        self.rewritten += _rewrite_library(store)
+        if not written:
+            return True
         self.calls += redact_traffic(store.file, written)
-        self.rewritten += [*_rewrite_library(store, written), *_rewrite_texts(store, written)]
+        self.rewritten += _rewrite_texts(store, written)
         for folder in {path.parent for path in self.rewritten}:
             atomic_write.sync_folder(folder)  # no old file comes back after a loss of power
         traffic = Path(traffic_path(store.file))
@@ -256,19 +260,24 @@ def _goes(store: Store, path: Path) -> bool:
 
 
 def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
-    current = [store.path.parent / f"{SNAPSHOT}.{ending}" for ending in ENDINGS.values()]
+    current = _current_files(store).values()
     tried = bisect_judges.library_files(trial_folder(store))
     return [path for path in (*current, *tried) if redactions.holds(path, written)]
 
 
-def _rewrite_library(store: Store, written: Sequence[str]) -> list[Path]:
-    rewritten = []
-    for format_, ending in ENDINGS.items():
-        path = store.path.parent / f"{SNAPSHOT}.{ending}"
-        if redactions.holds(path, written):
+def _current_files(store: Store) -> dict[str, Path]:
+    return {name: store.path.parent / f"{SNAPSHOT}.{end}" for name, end in ENDINGS.items()}
+
+
+def _rewrite_library(store: Store) -> list[Path]:
+    """Writes the library's files that are there anew; returns those that changed."""
+    changed = []
+    for format_, path in _current_files(store).items():
+        if path.is_file():
+            before = path.read_bytes()
             write_library(store, format_, str(path))
-            rewritten.append(path)
-    return [*rewritten, *bisect_judges.rewrite(store, trial_folder(store))]
+            changed += [path] if path.read_bytes() != before else []
+    return [*changed, *bisect_judges.rewrite(store, trial_folder(store))]
 
 
 def trial_folder(store: Store) -> Path:
