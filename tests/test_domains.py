@@ -241,14 +241,18 @@ def test_a_domains_prompts_stand_between_the_users_and_ours(tmp_path: Path) -> N
     theirs, users = tmp_path / "theirs", tmp_path / "users"
     for folder, text in ((theirs, "theirs"), (users, "the user's")):
         folder.mkdir()
-        (folder / "rollout.md").write_text(f"<!-- user -->\n{text}\n")
+        (folder / "rollout.md").write_text(
+            f"<!-- user -->\n{text} {{{{library}}}}: {{{{problem}}}}\n"
+        )
     (theirs / "summary.md").write_text("<!-- user -->\ntheir summary\n")
     domain = Domain(name="x", verify=shouts, prompts=theirs)
-    assert domain.template("rollout", users).parts == (("user", "the user's"),)
+    assert domain.template("rollout", users).parts == (
+        ("user", "the user's {{library}}: {{problem}}"),
+    )
     assert domain.template("summary", users).parts == (("user", "their summary"),)
     assert domain.template("comparison", users) == load("comparison")
     assert PromptLibrary(EMPTY, domain=domain).render("q") == [
-        {"role": "user", "content": "theirs"}
+        {"role": "user", "content": "theirs (none yet): q"}
     ]
 
 

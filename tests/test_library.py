@@ -62,6 +62,19 @@ def test_whatever_arrows_a_problem_has_its_example_is_read_again(problem: str, a
 
 
 ASKED = "<!-- system -->\n{{library}}\n<!-- user -->\nOne?\n<!-- assistant -->\n1\n"
+
+
+@pytest.mark.parametrize("missing", ["{{library}}", "{{problem}}"])
+def test_a_prompt_of_attempts_has_a_place_for_the_library_and_the_problem(missing: str) -> None:
+    text = "<!-- user -->\nQ: {{library}}\n{{problem}}\n".replace(missing, "")
+    template = prompt_templates.parse("rollout", text)
+    with pytest.raises(prompt_templates.TemplateError, match=missing) as caught:
+        rollout_messages(template, library(), "One?", "")
+    assert caught.value.hint
+    if missing == "{{problem}}":  # a conversation follows the prompt
+        assert rollout_messages(template, library(), "", "") == (("user", "Q: (none yet)"),)
+
+
 LIBRARY_BESIDE = "<!-- user -->\n{{library}}\n\n{{problem}}\n"
 LIBRARY_AFTER = "<!-- user -->\n{{problem}}\n<!-- user -->\n{{library}}\n"
 

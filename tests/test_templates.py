@@ -54,6 +54,34 @@ def test_a_prompt_without_a_user_part_is_refused() -> None:
         assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff<!-- system -->\nA\n<!-- user -->\nB",
+        "<!-- system -->\r\nA\r\n<!-- user -->\r\nB\r\n",
+        "<!-- system --> \nA\n<!-- user -->\t\nB\n",
+        "<!--system-->\nA\n<!--  user  -->\nB\n",
+        " <!-- system -->\nA\n  <!-- user -->\nB\n",
+        "\n \n<!-- system -->\nA\n<!-- user -->\nB\n",
+        "<!-- a note -->\n\n<!-- about: it --><!-- system -->\nA\n<!-- user -->\nB\n",
+        "<!-- system -->\nA\n<!-- user -->\nB\n<!-- assistant -->",
+        "<!-- system -->\nA\n<!-- user -->\nB\n<!-- assistant --> ",
+    ],
+)
+def test_a_message_begins_wherever_its_line_can_be_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rollout.md").write_text(text, newline="")
+    template = load("rollout", tmp_path)
+    assert template.render({}) == (("system", "A"), ("user", "B"))
+    assert not any("\ufeff" in said or "<!--" in said for _, said in template.parts)
+
+
+@pytest.mark.parametrize("before", ["Rules:", "<!-- System -->\nRules:", "\u200b", "<!-- system"])
+def test_words_before_the_first_message_are_refused(before: str) -> None:
+    with pytest.raises(TemplateError, match="before the first message") as caught:
+        parse("x", f"<!-- about: it -->\n{before}\n<!-- user -->\nq\n")
+    assert caught.value.hint
+
+
 def test_a_comment_about_the_prompt_is_not_sent_but_counts_in_the_digest() -> None:
     bare = "<!-- user -->\nq\n"
     noted = "<!-- about: why this\nis so -->\n" + bare

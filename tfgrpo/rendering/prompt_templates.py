@@ -19,8 +19,9 @@ Message: TypeAlias = tuple[str, str]
 """A role (system, user or assistant) and what it says."""
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
-PART = re.compile(r"^<!-- (system|user|assistant) -->\n", re.MULTILINE)
-COMMENT = re.compile(r"\A(?:<!-- about: .*? -->\s*)+", re.DOTALL)
+MARKER = r"<!--[ \t]*(system|user|assistant)[ \t]*-->"
+PART = re.compile(rf"^[ \t]*{MARKER}[ \t]*$", re.MULTILINE)
+COMMENTS = re.compile(rf"\A(?:\s*(?!{MARKER})<!--(?:(?!<!--).)*?-->)+", re.DOTALL)
 
 
 class TemplateError(TfgrpoError):
@@ -44,6 +45,15 @@ class Template:
     def uses(self, name: str) -> bool:
         """Whether a message has `{{name}}` in it."""
         return any(name in PLACE.findall(text) for _, text in self.parts)
+
+    def require(self, *names: str) -> None:
+        """Raises TemplateError where no message has one of these names."""
+        for name in names:
+            if not self.uses(name):
+                raise TemplateError(
+                    f"prompt {self.name} has no place {{{{{name}}}}}",
+                    hint=f"write {{{{{name}}}}} where it is to stand",
+                )
 
     def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
         """The messages, filled in, but for empty parts. Raises TemplateError for an unknown
@@ -71,7 +81,7 @@ def load(name: str, *folders: Path | None) -> Template:
         path = folder / f"{name}.md"
         if path.is_file():
             try:
-                return parse(name, path.read_text(encoding="utf-8"))
+                return parse(name, path.read_text(encoding="utf-8-sig"))
             except UnicodeDecodeError:
                 raise TemplateError(f"{path} is not UTF-8", hint="save it as UTF-8") from None
     return _own(name)
@@ -83,12 +93,17 @@ def _own(name: str) -> Template:
 
 
 def parse(name: str, text: str) -> Template:
-    """Takes a prompt file apart at the lines that begin its messages."""
+    """Takes a prompt file apart at the lines that begin its messages. Raises TemplateError."""
     digest = hashlib.sha256(text.encode()).hexdigest()
-    _, *pieces = PART.split(COMMENT.sub("", text))
+    before, *pieces = PART.split(COMMENTS.sub("", text))
     parts = tuple(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))
     if not any(role == "user" for role, _ in parts):
         raise TemplateError(
             f"prompt {name} has no user part", hint="start it with a line <!-- user -->"
+        )
+    if before.strip():
+        raise TemplateError(
+            f"prompt {name} has words before the first message: {before.strip()[:40]!r}",
+            hint="start it with a line <!-- system --> or <!-- user -->",
         )
     return Template(name, parts, digest)

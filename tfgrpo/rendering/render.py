@@ -47,7 +47,9 @@ def rollout_messages(
 ) -> tuple[prompt_templates.Message, ...]:
     """The messages of a rollout: the task with the library, whose words for base prompt and
     tools win, examples as turns of their own, which small models copy far more from
-    (docs/evaluation.md), then the problem. In a prompt of one message examples are lines."""
+    (docs/evaluation.md), then the problem. In a prompt of one message examples are lines. Raises
+    TemplateError for a prompt without a place for the library or the problem."""
+    template.require("library", *(["problem"] if problem else []))
     words = instructions(library)
     if words and template.uses("agent_objective"):
         agent_objective = words.get(OBJECTIVE, agent_objective)
