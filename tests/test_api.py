@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -34,9 +35,12 @@ import tfgrpo
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError, row_lines
+from tfgrpo.domains import find
+from tfgrpo.domains.base import DomainError
 from tfgrpo.learn.nothing_to_learn import StoppedEarly
 from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
+from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.tools.toolbox import function_tools
 
@@ -615,6 +619,40 @@ def test_a_row_and_messages_are_rendered_as_the_problem_is(folder: Path) -> None
     live.close()
     turns = [{"role": role, "content": role} for role in ("user", "assistant", "user")]
     assert library.render(turns)[-3:] == turns
+
+
+def rendered(template: Any, library: Any, problem: Problem, objective: str) -> Any:
+    return (("user", f"OWN {prompt_text(library)} Q: {problem.problem}"),)
+
+
+def ranked(library: Any, problem: str) -> list[str]:
+    return [experience.id for experience in library][::-1]
+
+
+@pytest.mark.parametrize("part", ["prompts", "render", "retrieve", "none"])
+def test_a_domain_that_was_an_object_renders_as_in_training_or_says_that_it_cannot(
+    folder: Path, endpoint: ScriptedEndpoint, part: str
+) -> None:
+    (folder / "own").mkdir()
+    (folder / "own/rollout.md").write_text("<!-- user -->\nOWN {{library}} Q: {{problem}}\n")
+    parts = {"prompts": folder / "own", "render": rendered, "retrieve": ranked}
+    own = {name: value for name, value in parts.items() if name == part}
+    domain = replace(find("math"), name="mine", **own)  # type: ignore[arg-type]
+    tfgrpo.train_sync("problems.jsonl", domain=domain, top_k=1, **where(endpoint))
+    asked = [r["messages"] for r in endpoint.requests if stage(r) == "rollout"]
+    again = asked[-1]
+    question = again[-1]["content"].partition("Q: ")[2] or again[-1]["content"]
+    for library in (tfgrpo.library("HEAD~", store="."), tfgrpo.live("HEAD~", store=".")):
+        if part == "none":
+            assert library.render(question) == again
+            continue
+        with pytest.raises(DomainError, match="mine") as caught:
+            library.render(question)
+        assert "domain=" in str(caught.value.hint)
+    for call in (tfgrpo.library, tfgrpo.live):
+        assert call("HEAD~", store=".", domain=domain).render(question) == again
+    with pytest.raises(DomainError):
+        tfgrpo.library(store=".", domain="math")  # type: ignore[arg-type]
 
 
 CALLS = (

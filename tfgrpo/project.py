@@ -15,7 +15,7 @@ from tfgrpo import domains
 from tfgrpo.costs.prices import ModelPrices, model_prices
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import REST
-from tfgrpo.domains.base import Domain, DomainError
+from tfgrpo.domains.base import OBJECT, Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.settings import FILE, Settings, read_toml
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 DATA = ("data", "heldout", "gate", "sealed")
 PATHS = (*DATA, "prompts")
 """Settings that are a file or a folder."""
-OBJECT = "object:"
-"""What the name of a domain begins with that was given as a Python object."""
 
 
 @dataclass(frozen=True, slots=True)

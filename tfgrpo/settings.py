@@ -115,6 +115,7 @@ class TrainSettings(Settings):
     data: str
     data_digest: str = ""
     domain_identity: str = ""
+    domain_renders: bool = False
     branch: str = "main"
     """Branch that learns; by default HEAD's."""
     epochs: int = Field(default=3, ge=1)

@@ -191,6 +191,8 @@ def problem_messages(
     return (*rollout_messages(template, library, text, agent_objective), *problem.messages)
 
 
+OBJECT = "object:"
+"""What the name of a domain begins with that was given as a Python object."""
 Load: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Problem, ...]]
 """From a dataset's name and the field mapping to its problems. Raises DatasetError."""
 Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, ...]]
@@ -292,6 +294,11 @@ class Domain:
         parts = (self.verify, self.at_once, self.render, self.rollout, self.retrieve)
         own = [part for part in parts if part is not None and not is_of_tfgrpo(part)]
         return replace(self, identity=f"{self.identity} {identity(*own)}".strip()) if own else self
+
+    def renders(self, top_k: int) -> bool:
+        """Whether prompts, with `top_k` experiences if that is not 0, are other than usual."""
+        own = self.prompts is not None or self.render is not problem_messages
+        return own or bool(top_k and self.retrieve)
 
     def template(self, name: str, folder: Path | None = None) -> Template:
         """Returns a prompt: from `folder`, else the domain's own, else ours, of which some are for

@@ -67,7 +67,8 @@ class PromptLibrary(Library):
         library, or the `top_k` experiences that fit best; as many as in training unless told.
 
         Raises DatasetError for what is no problem, DomainError for a domain that is not to be found
-        here, and NotTrusted for one in Python that came with somebody else's store.
+        here or was a Python object that renders in a way of its own, and NotTrusted for one in
+        Python that came with somebody else's store.
         """
         from tfgrpo.domains.base import problem_messages
 
@@ -102,9 +103,16 @@ class PromptLibrary(Library):
         return domain.read(response)
 
     def _known_domain(self) -> Domain | None:
+        from tfgrpo.domains.base import OBJECT, DomainError
         from tfgrpo.domains.registry import find
 
         if isinstance(self.domain, str):
+            if self.domain.startswith(OBJECT):
+                raise DomainError(
+                    f"{self.domain[len(OBJECT) :]} is a Python object of the program that trained, "
+                    "and puts problems into prompts in its own way",
+                    hint="give it again: tfgrpo.library(…, domain=…) or tfgrpo.live(…, domain=…)",
+                )
             if self._require_trust is not None:
                 self._require_trust()
             self.domain = find(self.domain, self._folders)
@@ -132,26 +140,40 @@ def _as_problem(problem: object) -> Problem:
     return of_rows([Row(1, "the problem", dict(fields))], "the problem", ground_truth=False)[0]
 
 
-def read_library(revision: str = "HEAD", *, store: Path | str | None = None) -> PromptLibrary:
+def read_library(
+    revision: str = "HEAD", *, store: Path | str | None = None, domain: Domain | None = None
+) -> PromptLibrary:
     """Returns the library in force at a revision, ready to be put into prompts.
 
     It has the objective and the prompts that it was trained with. `store` is the path of a store
     file or of its project's folder; without it the nearest `.tfgrpo/store.db` at or above the
-    working folder is read. Raises StoreError or UnknownRevision.
+    working folder is read. `domain` is the one that it was trained with, where that was a Python
+    object. Raises StoreError, UnknownRevision, and DomainError for what is no Domain.
     """
+    _check_domain(domain)
     path = None if store is None else located(store)
     with Store.open(path) as opened:
-        return prompt_library(opened, opened.resolve(revision))
+        return prompt_library(opened, opened.resolve(revision), domain)
 
 
-def prompt_library(store: Store, version: Version) -> PromptLibrary:
-    """Returns the library at a version with the objective, prompts and domain of its training.
-    Raises StoreError."""
+def _check_domain(domain: object) -> None:
+    from tfgrpo.domains.base import Domain, DomainError
+
+    if domain is not None and not isinstance(domain, Domain):
+        raise DomainError(
+            f"domain: {domain!r} is no Domain", hint="a domain with a name is known by itself"
+        )
+
+
+def prompt_library(store: Store, version: Version, given: Domain | None = None) -> PromptLibrary:
+    """Returns the library at a version with the objective, prompts and domain of its training, or
+    with the domain that is given. Raises StoreError."""
     config = trained_with(store, version)
     root = project_root(store.path)
     spec = config.get("domain")
-    if isinstance(spec, str) and spec.startswith("object:"):
-        spec = None  # a Python object judges; attempts are rendered as usual
+    is_object = isinstance(spec, str) and spec.startswith("object:")
+    if is_object and not config.get("domain_renders"):
+        spec = None  # it judges; attempts are rendered as usual
     name = run_of_history(store, version) or version.name
 
     def require_trust() -> None:
@@ -166,7 +188,7 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
         store.library(version),
         agent_objective=str(config.get("agent_objective", AGENT_OBJECTIVE)),
         prompts=root / config["prompts"] if config.get("prompts") else None,
-        domain=spec or None,
+        domain=given or spec or None,
         folders=(root,),
         require_trust=require_trust,
         top_k=shown_in_training(config),
@@ -199,9 +221,12 @@ class LiveLibrary:
         revision: str = "HEAD",
         *,
         store: Path | str | None = None,
+        domain: Domain | None = None,
         beside: Callable[[Store], object] | None = None,
     ) -> None:
         """`beside` reads what else is to be in force at the same moment; it raises nothing."""
+        _check_domain(domain)
+        self._domain = domain
         self.revision = revision
         self._beside = beside
         path = find_file(os.getcwd()) if store is None else located(store)
@@ -326,7 +351,7 @@ class LiveLibrary:
             library = self._known
             same = library is not None and library.version == version
             if library is None or not same or self._redactions != redactions:
-                library = prompt_library(store, version)
+                library = prompt_library(store, version, self._domain)
             beside = None if self._beside is None else self._beside(store)
         self._known = library
         self._in_force = library, beside
@@ -372,9 +397,11 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def live(revision: str = "HEAD", *, store: Path | str | None = None) -> LiveLibrary:
+def live(
+    revision: str = "HEAD", *, store: Path | str | None = None, domain: Domain | None = None
+) -> LiveLibrary:
     """Returns the library at a revision, always as it is in force: at once after a commit, a
-    checkout or a rollback by whatever process. `store` is as in `tfgrpo.library`. Raises StoreError
-    or UnknownRevision where there is none to begin with; later the last library goes on, and
-    `trouble` says why."""
-    return LiveLibrary(revision, store=store)
+    checkout or a rollback by whatever process. `store` and `domain` are as in `tfgrpo.library`.
+    Raises StoreError or UnknownRevision where there is none to begin with; later the last library
+    goes on, and `trouble` says why."""
+    return LiveLibrary(revision, store=store, domain=domain)

@@ -64,7 +64,12 @@ def plan_steps(
 def _rendering(settings: TrainSettings) -> dict[str, Any]:
     """How a library is put into prompts where that is not the usual way: a clone has no record of
     the run, and reads it from the version."""
-    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE, "top_k": 0}
+    usual: dict[str, Any] = {
+        "domain": domains.DEFAULT,
+        "domain_renders": False,
+        "agent_objective": AGENT_OBJECTIVE,
+        "top_k": 0,
+    }
     values = {name: getattr(settings, name) for name in usual}
     return {name: value for name, value in values.items() if value != usual[name]}
 

@@ -13,7 +13,7 @@ from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.costs import accounts
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import datasets
-from tfgrpo.domains.base import Domain
+from tfgrpo.domains.base import OBJECT, Domain
 from tfgrpo.domains.registry import with_data
 from tfgrpo.learn.fitted_defaults import fit
 from tfgrpo.learn.policies.protocol import Policy, find_policy
@@ -124,11 +124,12 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
         settings, chosen = fit(settings, problems, named(*layers))
     warnings += prompts_without_effect(settings, find_policy(settings.policy), domain)
-    recorded = {
+    recorded: dict[str, object] = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
     recorded |= {"domain": project.record_domain(settings.domain), **problems.digests()}
-    recorded |= {"domain_identity": domain.identity}
+    own = settings.domain.startswith(OBJECT) and domain.renders(settings.top_k)
+    recorded |= {"domain_identity": domain.identity, "domain_renders": own}
     return RunPlan(
         settings.model_copy(update=recorded),
         Path(settings.prompts) if settings.prompts else None,

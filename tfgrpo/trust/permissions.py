@@ -58,7 +58,8 @@ HARMLESS = frozenset(
         *("learning_objective", "ground_truth", "heldout_samples", "heldout_problems"),
         *("library_tokens", "gate_digest", "gate_rule", "sealed_digest", "samples"),
         *("reasoning_effort", "max_completion_tokens", "reflection_reasoning_effort"),
-        *("reflection_max_completion_tokens", "verify_timeout", "domain_identity"),
+        *("reflection_max_completion_tokens", "verify_timeout"),
+        *("domain_identity", "domain_renders"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
     )
 )
