@@ -32,6 +32,7 @@ from scripted import (
 from waiting import until, until_so
 
 import tfgrpo
+from tfgrpo import api
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError, row_lines
@@ -40,8 +41,10 @@ from tfgrpo.domains.base import DomainError
 from tfgrpo.learn.nothing_to_learn import StoppedEarly
 from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
+from tfgrpo.redaction import redact_everywhere
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.redact import Target
 from tfgrpo.tools.toolbox import function_tools
 
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
@@ -520,6 +523,50 @@ def test_rows_that_cannot_be_written_are_an_error_with_a_hint(
         with pytest.raises(tfgrpo.TfgrpoError, match=f"row 2.*{words}"):
             tfgrpo.train_sync([*rows, row], **where(endpoint))
     assert not endpoint.requests
+
+
+def test_rows_are_those_that_are_given_whatever_became_of_their_file(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    rows = [json.loads(line) for line in (folder / "problems.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["problem"] += " Anna asks."
+    first = tfgrpo.train_sync(rows, **where(endpoint))
+    file = folder / first.run.config["data"]
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        redact_everywhere(store, Target(texts=("Anna",)), reason="a customer")
+    assert "Anna" not in file.read_text()
+    endpoint.requests.clear()
+    tfgrpo.evaluate_sync(rows, samples=1, store=".")
+    assert all("Anna asks." in r["messages"][-1]["content"] for r in endpoint.requests)
+    assert endpoint.requests
+    file.write_text(file.read_text().replace('"6"', '"7"'))
+    before = file.read_bytes()
+    tfgrpo.estimate_sync(rows, **where(endpoint))
+    assert file.read_bytes() == before, "an estimate writes nothing"
+    again = tfgrpo.train_sync(rows, new=True, **where(endpoint))
+    assert [json.loads(line) for line in file.read_text().splitlines()] == rows
+    assert again.run.config["data_digest"] == first.run.config["data_digest"]
+
+
+def test_a_first_call_that_fails_takes_nothing_from_another_one(
+    folder: Path, endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.loads(line) for line in (folder / "problems.jsonl").read_text().splitlines()]
+    ready_run, done = api.ready_run, []
+
+    def overtaken(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(api, "ready_run", ready_run)
+        done.append(tfgrpo.train_sync(rows, **where(endpoint)))
+        raise InvalidOperation("no")
+
+    monkeypatch.setattr(api, "ready_run", overtaken)
+    with pytest.raises(InvalidOperation, match="no"):
+        tfgrpo.train_sync(rows, **where(endpoint))
+    assert (folder / done[0].run.config["data"]).is_file()
+    (folder / "file").touch()
+    with pytest.raises(SettingsError, match="group_size"):  # and before any row is written
+        tfgrpo.train_sync(rows, **where(endpoint, group_size=-1, store=folder / "file/store.db"))
 
 
 @pytest.mark.parametrize(

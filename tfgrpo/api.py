@@ -30,7 +30,7 @@ from tfgrpo.improvement.improve import improve as improve_library
 from tfgrpo.learn.prove import Proof, Wanted, bring_in, do_trial, plan_trial, ready_trial, stem_of
 from tfgrpo.learn.run import TrainResult, run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
-from tfgrpo.learn.run_setup import ReadyRun, RunChoice, plan_choice, ready_run
+from tfgrpo.learn.run_setup import ReadyRun, RunChoice, check_settings, plan_choice, ready_run
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project, open_project, read_options
 from tfgrpo.session import ToolFunction
@@ -267,6 +267,7 @@ class _Request:
                 hint="configure other tools in [tools] of tfgrpo.toml",
             )
         self.functions: tuple[ToolFunction, ...] = tuple(tools)
+        self._written: list[Path] = []
         self._objects = self._given_domain()
         self._agents = self._given_agent()
 
@@ -294,9 +295,12 @@ class _Request:
 
             if there:
                 return ready_run(store, project, self._given(project, data), choice)
-            with _nothing_left(self._path.parent):
+            with self._nothing_left():
+                check_settings(store, project, self._given(project, data, lambda rows: Path(ROWS)))
                 given = self._given(project, data)
-                return ready_run(store, project, given, choice, new_store=new_store)
+                ready = ready_run(store, project, given, choice, new_store=new_store)
+                self._given(project, data)  # another first call that failed may have had these rows
+                return ready
 
     def _choice(self) -> RunChoice:
         run, resume, new, budget, going = (self._options.pop(key, None) for key in CHOICES)
@@ -323,7 +327,8 @@ class _Request:
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
             aside = Path(stack.enter_context(TemporaryDirectory(prefix="tfgrpo-rows-")))
-            plan, run = plan_choice(store, project, self._given(project, data, aside), choice)
+            given = self._given(project, data, partial(self._write_rows, aside=aside))
+            plan, run = plan_choice(store, project, given, choice)
             return estimate_run(store, plan, run)
 
     def settings(self, project: Project) -> dict[str, Any]:
@@ -346,18 +351,66 @@ class _Request:
                 trained=[store.resolve(revision) for revision in trained],
             )
 
-    def _given(self, project: Project, data: Data, aside: Path | None = None) -> dict[str, Any]:
-        """The options as settings; rows become a file beside the store, else `aside`."""
+    def _given(
+        self, project: Project, data: Data, write: Callable[[object], Path] | None = None
+    ) -> dict[str, Any]:
+        """The options as settings; rows become a file beside the store, or where `write` says."""
+        write = write or self._write_rows
         options = {**self._options, "data": data if data is not None else self._options.get("data")}
         for name in DATASETS:
             value = options.get(name)
             if isinstance(value, Path):
                 options[name] = str(value)
             elif value is not None and not isinstance(value, str):
-                options[name] = str(_write_rows(self._path.parent / ROWS, value, aside))
+                options[name] = str(write(value))
         if isinstance(options.get("prompts"), Path):
             options["prompts"] = str(options["prompts"])
         return read_options(options)
+
+    @contextmanager
+    def _nothing_left(self) -> Iterator[None]:
+        """Removes the rows that this call wrote, and their folder, when an error ends the block
+        without a store."""
+        folder = self._path.parent
+        there = [path for path in (folder / ROWS, folder) if not path.exists()]
+        try:
+            yield
+        except BaseException:
+            if not is_there(self._path):
+                for path in self._written:
+                    path.unlink(missing_ok=True)
+                for path in there:
+                    with suppress(OSError):  # never made, or somebody else uses it by now
+                        path.rmdir()
+            raise
+
+    def _write_rows(self, rows: object, aside: Path | None = None) -> Path:
+        """A file with these rows, named by their digest: the one beside the store where that has
+        them, else a new one, there or `aside`. Raises SettingsError, DatasetError and
+        StoreError."""
+        if not isinstance(rows, Sequence):
+            raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
+        text = "".join(row_lines(rows)).encode()
+        folder = self._path.parent / ROWS
+        path = folder / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
+        try:
+            if path.is_file() and path.read_bytes() == text:
+                return path
+            if aside is not None:
+                path = aside / path.name
+            else:
+                folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
+            if atomic_write.create(path, text):
+                self._written.append(path)
+            else:  # a redaction or somebody else changed it
+                atomic_write.write(path, text)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the rows to {path.parent}: {error.strerror}",
+                hint="choose another `store`, or give the rows as a file",
+            ) from error
+        return path
 
     def _given_domain(self) -> dict[str, Domain]:
         verify, domain = self._options.pop("verify", None), self._options.get("domain")
@@ -406,48 +459,6 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
             f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
         )
     return path, partial(default_author, str(project_root(path)))
-
-
-@contextmanager
-def _nothing_left(folder: Path) -> Iterator[None]:
-    """Removes files of rows, and their folder, when an error ends the block without a store."""
-    data = folder / ROWS
-    before = set(data.glob("*"))
-    there = [path for path in (data, folder) if not path.exists()]
-    done = False
-    try:
-        yield
-        done = True
-    finally:
-        if not done:
-            for path in set(data.glob("*")) - before:
-                path.unlink(missing_ok=True)
-            for path in there:
-                with suppress(OSError):  # never made, or somebody else uses it by now
-                    path.rmdir()
-
-
-def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
-    """A file with these rows, named by their digest: the one in `folder` if it is there, else a
-    new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
-    if not isinstance(rows, Sequence):
-        raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
-    text = "".join(row_lines(rows)).encode()
-    name = f"rows-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
-    try:
-        if (folder / name).exists():
-            return folder / name
-        if aside is None:
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-        path = (aside or folder) / name
-        atomic_write.write(path, text)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write the rows to {aside or folder}: {error.strerror}",
-            hint="choose another `store`, or give the rows as a file",
-        ) from error
-    return path
 
 
 def _count(name: str, value: object, usual: int) -> int:

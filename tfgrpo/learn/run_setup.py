@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.costs import accounts
@@ -78,9 +78,20 @@ class RunChoice:
     keep_going: bool = False
 
 
-def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
-    """Checks all that can be checked of a new run, and returns it. `given` are settings by name,
-    which win over the settings file. Raises TfgrpoError."""
+class CheckedSettings(NamedTuple):
+    """What a new run is asked to be: its settings, the layers that they come from, its domain, the
+    name that the settings file has for it, and what is to be told."""
+
+    settings: TrainSettings
+    layers: Sequence[Mapping[str, Any]]
+    domain: Domain
+    stem: str | None
+    notes: Sequence[str]
+
+
+def check_settings(store: Store, project: Project, given: Mapping[str, Any]) -> CheckedSettings:
+    """Checks the settings of a new run, without its data. `given` are settings by name, which win
+    over the settings file. Raises TfgrpoError."""
     given = dict(given)
     project.require_trust(given)
     train = project.table("train")
@@ -97,6 +108,13 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         {"data": "", "branch": store.head.branch},
         find_domain=project.domain,
     )
+    return CheckedSettings(settings, layers, domain, stem, notes)
+
+
+def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
+    """Checks all that can be checked of a new run, and returns it. `given` are settings by name,
+    which win over the settings file. Raises TfgrpoError."""
+    settings, layers, domain, stem, notes = check_settings(store, project, given)
     if not settings.data:
         raise SettingsError(
             "no data was given",
