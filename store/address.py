@@ -10,6 +10,7 @@ password is used for this process's connections alone, and never shown, recorded
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import BadLocation, StoreError
@@ -127,8 +128,9 @@ def _query(text: str) -> str:
 
 
 def _checked(place: Path | str) -> Path | str:
-    if isinstance(place, str | os.PathLike):
-        return place
+    with suppress(UnicodeEncodeError):
+        if isinstance(place, str | os.PathLike) and b"\0" not in os.fsencode(place):
+            return place
     raise BadLocation(
         f"a store is named by a path or an address, and not by {place!r}"[:200],
         hint="give its file or the folder of its project",
@@ -186,7 +188,7 @@ def located(place: Path | str) -> Path:
     """The store file that a path means: the file itself, or that of the project there; for
     the address of a database what stands for it here. Raises BadLocation."""
     path = anchor(place)
-    return store_path(path) if path.is_dir() else path
+    return store_path(path) if os.path.isdir(path) else path
 
 
 def in_folder(place: Path | str) -> Path | str:

@@ -41,7 +41,7 @@ def open_port(
 def is_there(path: Path) -> bool:
     """Whether there is a store at a path or in its database. Raises StoreError."""
     address = named_by(path)
-    return _database().is_there(str(address)) if is_address(address) else path.exists()
+    return _database().is_there(str(address)) if is_address(address) else os.path.exists(path)
 
 
 def members_of(port: Port) -> Members:

@@ -569,6 +569,10 @@ def test_a_first_call_that_fails_takes_nothing_from_another_one(
         tfgrpo.train_sync(rows, **where(endpoint, group_size=-1, store=folder / "file/store.db"))
 
 
+LONG = "a" * 5000
+"""More characters than the name of a file may have."""
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -577,11 +581,25 @@ def test_a_first_call_that_fails_takes_nothing_from_another_one(
         ({"tools": ["python"]}, "Python functions"),
         ({"verify": "math"}, "function"),
         ({"domain": 3}, "domain: 3"),
+        ({"fields": 3}, "fields: 3"),
+        ({"fields": [3]}, "3 is not OURS=THEIRS"),
+        ({"fields": ["answer="]}, "'answer=' is not OURS=THEIRS"),
+        ({"policy": "a:b:c"}, "no policy 'a:b:c'"),
+        ({"policy": ":b"}, "no policy ':b'"),
+        ({"prompts": LONG}, "no folder a"),
+        ({"heldout": LONG}, "no file or known dataset called a"),
+        ({"heldout": f"{LONG}.jsonl"}, "too long"),
+        ({"heldout": "a\0.jsonl"}, "cannot read a"),
+        ({"config": "."}, "Is a directory"),
+        ({"config": "a\0"}, "null"),
+        ({"config": LONG}, "too long"),
+        ({"config": "domain.toml"}, "domain: .* is no name"),
     ],
 )
 def test_what_cannot_be_is_an_error_before_anything_is_asked(
     folder: Path, endpoint: ScriptedEndpoint, options: dict[str, Any], words: str
 ) -> None:
+    (folder / "domain.toml").write_text('[train]\ndomain = ["a"]\n')
     with pytest.raises(tfgrpo.TfgrpoError, match=words):
         tfgrpo.train_sync("problems.jsonl", **where(endpoint, **options))
     assert not endpoint.requests
@@ -630,6 +648,7 @@ def test_what_is_no_revision_store_or_problem_is_an_error_with_a_hint(
     tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
     data, options = "problems.jsonl", where(endpoint)
     anything: Any = tfgrpo
+    given = {name: value for name, value in options.items() if name != "store"}
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         calls: list[Callable[[], object]] = [
             lambda: anything.evaluate_sync(data, library=None, **options),
@@ -640,6 +659,21 @@ def test_what_is_no_revision_store_or_problem_is_an_error_with_a_hint(
             lambda: anything.library(store=5),
             lambda: anything.Store.open(5),
             lambda: anything.Store.init(5),
+            *(
+                partial(call, **{argument: text})
+                for text in ("a\0b", "a\ud83d", LONG)
+                for argument, call in (
+                    ("store", anything.library),
+                    ("store", anything.live),
+                    ("path", anything.Store.open),
+                    ("path", anything.Store.init),
+                    ("store", partial(anything.train_sync, data, **given)),
+                )
+            ),
+            lambda: anything.train_sync(LONG, **options),
+            lambda: anything.prove_sync(LONG, data, **options),
+            lambda: anything.prove_sync(3, data, **options),
+            lambda: anything.improve_sync("main", store=".", since=3),
             lambda: anything.train_sync(data, **options | {"store": 5}),
             lambda: anything.estimate_sync(data, **options | {"store": 5}),
             lambda: store.log(cast("Any", 2)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -167,6 +168,8 @@ async def improve(
     own = {name: options.pop(name, None) for name in IMPROVING}
     request = _Request(store, options.pop("config", None), options)
     file = own["file"]
+    if not isinstance(since, str):
+        raise SettingsError(f"since: {since!r} is no time", hint="such as 7d or 2026-11-20")
     collected = CollectRequest(
         which=CallFilter(parse_time(since, now=time.time_ns() // 1000)),
         output=None if file is None else Path(str(file)),
@@ -309,9 +312,11 @@ class _Request:
     def ready_trial(self, library: str | Path, data: Data) -> ReadyRun:
         """The trial of a file's or a revision's library, on record."""
         budget, new = (self._options.pop(name, None) for name in ("budget", "new"))
+        if not isinstance(library, str | Path):
+            raise SettingsError(f"library: {library!r} is none", hint="a revision, or a file")
         path = Path(library)
         with self.open() as (store, project):
-            is_file = path.is_file()
+            is_file = os.path.isfile(path)
             stem = stem_of(path.stem if is_file else str(library))
             versions = () if is_file else (store.resolve(str(library)),)
             wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new))
@@ -447,7 +452,7 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
         path = anchor(store)
         if is_address(store):
             pass
-        elif path.is_dir() or not (path.suffix or path.exists()):
+        elif os.path.isdir(path) or not (path.suffix or os.path.exists(path)):
             path = store_path(path)
     else:
         try:

@@ -147,7 +147,10 @@ class Project:
     # domains:
 
     def domain(self, spec: str | None) -> Domain:
-        """The domain of that name, from modules here and in the project. Raises DomainError."""
+        """The domain of that name, from modules here and in the project. Raises DomainError, and
+        SettingsError for what is no name."""
+        if spec is not None and not isinstance(spec, str):
+            raise SettingsError(f"domain: {spec!r} is no name", hint='such as domain = "math"')
         if spec is not None and spec.startswith(OBJECT):
             if spec not in self.objects:
                 raise DomainError(
@@ -316,7 +319,7 @@ def store_permissions(store: Store) -> list[Permissions]:
 def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
     for spec in dict.fromkeys(specs):
         name, _, argument = split(spec)[0].partition(":")
-        if name == "rubric" and (folder / argument).is_file():
+        if name == "rubric" and os.path.isfile(folder / argument):
             with suppress(DomainError):  # one that cannot be read runs nothing, and says so
                 yield rubric_permissions(folder / argument)
 
@@ -328,8 +331,10 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     pairs = options.pop("field", options.pop("fields", ()))
     if isinstance(pairs, Mapping):
         pairs = [f"{ours}={theirs}" for ours, theirs in pairs.items()]
+    if not isinstance(pairs, list | tuple):
+        raise SettingsError(f"fields: {pairs!r} is no mapping", hint='{"answer": "gold"}')
     for pair in pairs:
-        ours, equals, theirs = pair.partition("=")
+        ours, equals, theirs = str(pair).partition("=")
         if not equals or not theirs:
             raise SettingsError(
                 f"{pair!r} is not OURS=THEIRS", hint="for example --field answer=gold"

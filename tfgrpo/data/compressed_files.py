@@ -71,7 +71,7 @@ GIVE = "give a file of problems, such as JSONL"
 def read_contents(path: Path) -> Contents:
     """What is in a file, unpacked where it is packed. Raises DatasetError."""
     try:
-        if path.exists() and not path.is_file():
+        if os.path.exists(path) and not path.is_file():
             raise DatasetError(
                 f"{path} is a pipe or a device, not a file",
                 hint="data is read again when a run is resumed: write it to a file first",
@@ -85,7 +85,7 @@ def read_contents(path: Path) -> Contents:
         return Contents(str(path), ending, path.read_bytes())
     except FileNotFoundError:
         raise DatasetError(f"no file {path}", hint=GIVE) from None
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
         raise DatasetError(
             f"cannot read {path}: {error}", hint="is the file complete, and without a password?"
         ) from None

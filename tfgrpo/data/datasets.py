@@ -171,7 +171,7 @@ def hub_rows(name: str) -> Iterator[Row]:
 
 def _file_rows(source: str) -> Iterator[Row]:
     path = Path(source)
-    if not path.exists() and not path.suffix and "/" not in source:
+    if not os.path.exists(path) and not path.suffix and "/" not in source:
         import difflib
 
         near = difflib.get_close_matches(source.casefold(), KNOWN, n=1)

@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -47,7 +48,7 @@ def read(path: Path) -> Iterator[Row]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    if path.is_dir():
+    if os.path.isdir(path):
         return _numbered(str(path), file_tables.saved_folder(path))
     content = compressed_files.read_contents(path)
     if content.ending == ".parquet":

@@ -5,6 +5,7 @@ User and assistant messages before the last user's are a worked example."""
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def load(name: str, *folders: Path | None) -> Template:
     for folder in folders:
         if folder is None:
             continue
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise TemplateError(f"no folder {folder}", hint="--prompts takes a folder of .md files")
         path = folder / f"{name}.md"
         if path.is_file():
@@ -84,6 +85,10 @@ def load(name: str, *folders: Path | None) -> Template:
                 return parse(name, path.read_text(encoding="utf-8-sig"))
             except UnicodeDecodeError:
                 raise TemplateError(f"{path} is not UTF-8", hint="save it as UTF-8") from None
+            except OSError as error:
+                raise TemplateError(
+                    f"{path}: {error.strerror}", hint="check its permissions"
+                ) from None
     return _own(name)
 
 

@@ -4,6 +4,7 @@ attempts with the run's collector and says what is to be done to the library."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -102,7 +103,7 @@ def find_policy(name: str) -> type[Policy]:
     """A policy by its name: ours, `module:Class`, or an installed one. Raises SettingsError for one
     that there is not, and for what is none."""
     there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
-    if ":" not in name and name not in there:
+    if name not in there and not re.fullmatch(r"[\w.]+:[\w.]+", name):
         near = get_close_matches(name, there, n=1)
         raise SettingsError(
             f"there is no policy {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
