@@ -17,7 +17,10 @@ from tfgrpo.domains.mathematics.answers import at_once, judge
 from tfgrpo.domains.mathematics.extract import bare
 
 HERE = Path(__file__).parent
-KINDS = (*("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"), "other")
+KINDS = (
+    *("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"),
+    *("doubt", "other"),
+)
 
 
 def rows(name: str) -> list[dict[str, Any]]:

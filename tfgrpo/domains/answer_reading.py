@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfgrpo.domains.mathematics.extract import ending, spoken
+from tfgrpo.domains.mathematics.doubt import any_of, pattern
+from tfgrpo.domains.mathematics.extract import JOINED, JOINT, ending, spoken
 
 SHOWN = 80
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 LEAD = re.compile(
-    r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?"
-    r"(?:(?:final|correct|right|best|most\s+(?:likely|fitting|appropriate|suitable))\s+)*"
-    r"(?:answer|label|category|class|intent|output|result|prediction|classification)"
-    r"\s*(?:is\s*[:：]?|[:：=]|->|→)\s*",
+    rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
+    rf"\s*(?:{any_of('be')}\s*[:：]?|[:：=]|->|→)\s*",
     re.IGNORECASE,
 )
 """Words that say that an answer follows."""
@@ -29,12 +28,26 @@ MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
 WRAPPED = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("*", "*"))
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
-DOUBT = re.compile(
-    r"\b(?:not|wrong|incorrect|except|neither|nor|unlikely|rather\s+than|instead\s+of|ruled?\s+out"
-    r"|mistake)\b|n't\b",
+DOUBT = pattern("denied", "wrong", "doubt")
+"""Words that take back what the line after them says."""
+OPTION = re.compile(
+    r"(?:(?:option|answer|choice)\s*:?\s*)?"
+    r"(?:\((\w)\)(?!\s*[-+*/^=_]|\w)|(\w)(?:[.):](?=\s|\Z)|\Z))\s*(.*)\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A letter, alone or with the text of its option: `D`, `D. 4.5 J`, `(D) 4.5 J`."""
+ANOTHER = re.compile(
+    rf"(?<!\w)\((\w)\)|(?:\A|[,;.:!?/]\s*|(?:{JOINT})\s*|(?:{any_of('wait', 'be')})\W+)"
+    r"\(?(\w)(?:[.):](?=\s|\Z)|\W*\Z)",
     re.IGNORECASE,
 )
-"""Words that take back what the line after them says."""
+"""What may be another letter of an option behind the first: `or B.`, `(B)`, `no, it is B`."""
+DOUBTED = re.compile(
+    rf"\A\W*(?:{any_of('be')}\W+(?:\w+\W+)?{any_of('wrong', 'denied')}|(?-i:{any_of('denied')}))"
+    rf"|{any_of('doubt')}",
+    re.IGNORECASE,
+)
+"""What takes a letter back. An option's own text may begin with a capital: `D. Not enough`."""
 LONGEST = 200_000
 """Characters of a response in which JSON is looked for."""
 MOST_TRIES = 2_000
@@ -135,6 +148,21 @@ def unwrap_latex(text: str) -> str:
     return re.sub(r"\\([_&%#$ ])", r"\1", text)
 
 
+def option_letter(text: str, letters: str) -> str | None:
+    """Returns which of some letters a text chooses: `D`, `(D) 4.5 J`. None where what follows names
+    another one, or takes it back."""
+    match = OPTION.match(text)
+    letter = match and (match[1] or match[2])
+    if match is None or letter is None or letter.upper() not in letters.upper():
+        return None
+    rest = match[3]
+    for other in map("".join, ANOTHER.findall(rest)):
+        alike = other.isupper() == letter.isupper() or len(rest.strip(" .()")) == 1
+        if alike and other.upper() in letters.upper() and other.upper() != letter.upper():
+            return None
+    return None if DOUBTED.search(rest) else letter
+
+
 def is_declared(line: str) -> bool:
     """Returns whether a line says that an answer follows: `Label: …`."""
     return LEAD.match(MARKUP.sub("", line.replace("**", ""), count=1).strip()) is not None
@@ -169,6 +197,8 @@ def last_json(response: str) -> tuple[Any, str] | NoAnswer:
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
     end = ending(response)
+    if end.retracted:
+        return NoAnswer(f"box: {end.retracted}")
     tagged = end.boxes[-1][1] if end.boxes and "{" in end.boxes[-1][1] else None
     blocks = FENCE.findall(response[-LONGEST:])
     problem = ""
@@ -193,7 +223,7 @@ def last_json(response: str) -> tuple[Any, str] | NoAnswer:
     if len(objects) > 1:
         (_, before, one), (start, _, other) = objects[-2:]
         between = response[-LONGEST:][before:start]
-        if not re.sub(r"[\s,;]|\b(?:or|and)\b", "", between) and one != other:
+        if JOINED.fullmatch(between) and one != other:
             return NoAnswer("last object: another one stands right before it, and they differ")
     return objects[-1][2], "last object"
 

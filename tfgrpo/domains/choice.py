@@ -24,12 +24,12 @@ from typing import Any
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import (
-    DOUBT,
     FENCE,
     GivenAnswer,
     NoAnswer,
     find_answer,
     is_declared,
+    option_letter,
     parse_json,
     show,
     unwrap_latex,
@@ -52,10 +52,8 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
-OPTION = re.compile(r"\(?(\w)(?:[.):]|\)?\s+[-–—])\s+(\S.*)\Z", re.DOTALL)
-"""A letter with the text of its option: `D. 4.5 J`, `(D) 4.5 J`."""
-OTHER = re.compile(r"\A(?:and|or)\b|(?<!\w)\(?\w[.)](?:\s|\Z)|\b(?:and|or)\s+\(?\w\)?\W*\Z")
-"""What is another letter of an option behind the first: `A. or B.`, `A) no, B) yes`."""
+DASHED = re.compile(r"\A\(?(\w)\)?\s+[-–—]\s+")
+"""A letter with a dash before the text of its option: `D - 4.5 J`."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
@@ -98,13 +96,10 @@ class Labels:
     def _letter_of(self, text: str) -> str | None:
         """Returns the letter before an option's text, `D. 4.5 J`, where the labels are letters.
         None where what follows names another label, or takes it back."""
-        match = OPTION.match(text)
-        if match is None or any(len(name) > 1 for name in self.names):
+        if any(len(name) > 1 for name in self.names):
             return None
-        rest = match[2]
-        if DOUBT.search(rest) or OTHER.search(rest) or fold(rest) in self._known:
-            return None
-        return self._known.get(fold(match[1]))
+        letter = option_letter(DASHED.sub(r"\1. ", text), "".join(self.names))
+        return self._known.get(fold(letter)) if letter else None
 
 
 def _exactly(text: str) -> str:

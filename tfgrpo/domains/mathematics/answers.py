@@ -18,6 +18,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
+from tfgrpo.domains.answer_reading import option_letter
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import lists, parsing, units
 from tfgrpo.domains.mathematics.calculation import flaw
@@ -28,6 +29,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
     date,
     same_compound,
 )
+from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.numerals import ungrouped, with_points, without_full_stop
@@ -36,7 +38,6 @@ from tfgrpo.domains.mathematics.quantities import (
     USUAL,
     Rules,
     equal,
-    hedged,
     plain,
     quantity,
     unit_factor,
@@ -59,12 +60,7 @@ SPELLED = re.compile(
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
     re.I,
 )
-CHOICE = re.compile(
-    r"(?:(?:option|answer|choice)\s*:?\s*)?"
-    r"(?:\(([A-J])\)(?!\s.*\([A-J]\)\s)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
-    r"(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
-    re.IGNORECASE,
-)
+HEDGE = pattern("denied", "wrong", "doubt", "bound")
 SHOWN = 200
 INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
@@ -78,9 +74,6 @@ STATED = re.compile(r"final answer is:?\s*(\$[^$]+\$)", re.IGNORECASE)
 UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
 BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
 """Words that make a bound of a number: `5 or more`."""
-DOUBT = re.compile(
-    r"\b(?:not|wrong|incorrect|mistake|scratch|error|wait|neither|nor)\b|n't\b", re.IGNORECASE
-)
 NOT_READ = "as a whole it is no number, formula, list or word"
 LONGEST = 10_000
 """Characters of the longest answer that is read; a longer one is right only word for word."""
@@ -145,7 +138,6 @@ def at_once(gold: str, response: str) -> Verdict | None:
     if (
         not INTEGER.match(answer)
         or CUT.search(response, max(end, 0))
-        or DOUBT.search(response, max(0, start - 40))
         or retraction(response, start, end + 1, answer)
     ):
         return None
@@ -206,20 +198,19 @@ def _compared(gold: str, answer: str, rules: Rules) -> Verdict:
     for rule, same in (
         ("date", _same_date),
         ("compound", same_compound),
+        ("choice", _same_choice),
+        ("choice", _same(choices)),
+        ("words", _same_doubt),
         ("number", lambda one, other: equal(one, other, rules)),
         ("time", _same_time),
         ("base", _same_base),
         ("ratio", _same_ratio),
         ("cases", lambda one, other: _same_cases(one, other, rules)),
-        ("choice", _same_choice),
-        ("choice", _same(choices)),
         ("words", _same_words),
     ):
         right = same(gold, answer)
         if right is not None:
             return _verdict(rule, right, gold, answer)
-    if hedged(gold, answer):
-        return _verdict("words", False, gold, answer)
     if in_words(gold) is not None and SPELLED.search(gold) and plain(answer) is not None:
         return Verdict(None, answer, f"unverifiable: {gold!r} spells a number out")
     worded = (in_words(gold), clock(gold), date(answer), sentence(answer))
@@ -310,8 +301,7 @@ def in_digits(number: Fraction) -> str:
 
 def choice(text: str) -> str | None:
     """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`."""
-    match = CHOICE.match(one_line(WRAPPING.sub(r"\1", text)).strip("$ "))
-    return next(filter(None, match.groups())) if match else None
+    return option_letter(one_line(WRAPPING.sub(r"\1", text)).strip("$ "), "ABCDEFGHIJ")
 
 
 def choices(text: str) -> tuple[str, ...] | None:
@@ -389,6 +379,11 @@ def _same_words(gold: str, answer: str) -> bool | None:
         return gold == answer
     blanks = BLANKS.sub("", answer)
     return True if right is None and LETTERS.match(gold) and blanks == gold else right
+
+
+def _same_doubt(gold: str, answer: str) -> bool | None:
+    """Refuses words beside an answer that say something else: `5 or more` and "not 5" are not 5."""
+    return False if bool(HEDGE.search(gold)) != bool(HEDGE.search(answer)) else None
 
 
 def _same_time(gold: str, answer: str) -> bool | None:

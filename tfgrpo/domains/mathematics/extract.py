@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from itertools import pairwise
 from typing import NamedTuple
 
-TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+from tfgrpo.domains.mathematics.doubt import any_of, pattern
+from tfgrpo.domains.mathematics.notation import JOINTS
+
+TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
 THINKING = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
 """How models mark what they think before they answer."""
@@ -33,36 +37,36 @@ FINAL = re.compile(r"final answer\W", re.IGNORECASE)
 AFTERWARDS = re.compile(r"<\|im_|I hope it is correct")
 """The words between which the answer of a response in prose is looked for."""
 NAMED = r"[a-zA-Z](?:_(?:\w|\{\w+\}))?\s*="
+JOINT = "|".join((*(joint.pattern for joint, _ in JOINTS[:2]), r"\b(?:and|or|[oye])\b"))
 JOINED = re.compile(
-    r"(?:\s+[a-z]+(?=\s+and\s))?"
-    r"(?:[\s,;$~}]|\\[()\[\],;! ]|\\q?quad|\\text(?:bf|rm)?\s*\{|\band\b|\bor\b"
+    rf"(?:\s+[^\W\d_]+(?=\s+(?:{JOINT})\s))?"
+    rf"(?:[\s,;、，；$~}}*&/]|\\[()\[\],;! ]|\\q?quad|\\text(?:bf|rm)?\s*\{{|{JOINT}"
+    r"|∨|∧|\\(?:lor|vee|land|wedge)\b"
     rf"|\bfor\s+part\s*\(?[a-zA-Z1-9]\b\)?|{NAMED})*"
 )
 """What may stand between boxes that together are one list: a name, a part, one word counted."""
 NEARBY = 400
 """How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
-
-
-RETRACTED = re.compile(
-    r"\b(?:(?P<of>that|this|it|which)|the (?:answer|result)(?: above)?)(?:\s+(?:is|was)|'s)\s+"
-    r"(?:wrong|incorrect|not\s+(?:right|correct|true|the\s+answer)|a\s+mistake)\b(?!\s+that\b)"
-    r"|\A[\s$.,)\]]*(?:is|was)\s+(?:wrong|incorrect|not\b)"
-    r"|\bi\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)\b|\bscratch\s+that\b"
-    r"|\b(?:should|must)\s+(?:instead\s+)?(?:be|have\s+been)\s+[^.]{0,30}\binstead\b",
+CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
+IS_WRONG = rf"{any_of('be')}\W*(?:\w+\W+)?{any_of('wrong')}"
+TAKEN_BACK = re.compile(
+    rf"\W*(?:{IS_WRONG}|{any_of('wrong')}\W*\Z|(?:\w+[^\w,]+){{0,3}}?(?:{any_of('slip')}"
+    rf"|{any_of('that', 'answer')}\W*(?:{IS_WRONG}|{any_of('wrong')})))",
     re.IGNORECASE,
 )
-"""Words after the last box that take it back."""
+"""A clause that says that the answer before it is wrong."""
+SECOND_THOUGHT = pattern("wait")
 NUMERAL = re.compile(r"\d+(?:\.\d+)?")
-SECOND_THOUGHT = re.compile(
-    r"\b(?:wait|hold on|hmm|actually|oops|sorry|check\w*|but|no)\b", re.IGNORECASE
-)
-"""Words by which what follows is about the answer, whatever numbers it names."""
-NEGATED = re.compile(
-    r"\b(?:is|are|was)\s*(?:not|n't)\s*(?:equal\s+to\s*)?[\s$:({\[\\]*\Z|\bisn't[\s$:({\[\\]*\Z",
-    re.IGNORECASE,
+DENIED = re.compile(
+    rf"{any_of('denied')}(?:\s+(?:be|equal|equal\s+to))?[\s$:(*\[{{\\]*\Z", re.IGNORECASE
 )
 """Words before a box that deny it."""
+EMPTY = re.compile(
+    r"\\boxed\s*\{[\s.…]*\}|<answer>[\s.…]*(?:</answer>|(?=`?\s*tag))", re.IGNORECASE
+)
+MENTIONED = re.compile(rf"(?:{any_of('within')}\s*[`'\"$(]*|`)\Z", re.IGNORECASE)
+"""Words before a box or a tag that is named and holds nothing: "I put it in \\boxed{}"."""
 
 
 class Ending(NamedTuple):
@@ -87,47 +91,42 @@ def extract(response: str) -> str | None:
 
 
 def ending(response: str) -> Ending:
-    """Returns the boxes that end a response with nothing but commas and "and" between them. They
-    are one answer; those that say the same are one box. An answer tag that stands after them is the
-    answer alone."""
-    response = BARE_BOX.sub(r"\\boxed{\1}", spoken(response))
-    tag = _tag(response)
-    boxes, unended = _boxes(response)
-    after = max([unended, *(end for _, end, _ in boxes[-1:])])
-    if CUT.search(response[-NEARBY:]) or _is_begun(response, after, tag, unended):
+    """Returns the boxes and tags that end a response with nothing but commas and "and" between
+    them. They are one answer; those that say the same are one box."""
+    response = EMPTY.sub(_unless_mentioned, BARE_BOX.sub(r"\\boxed{\1}", spoken(response)))
+    marks, begun = _marks(response)
+    if not marks or CUT.search(response[-NEARBY:]) or begun > marks[-1][0]:
         return Ending(())
-    if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
-        body = tag[1].strip()
-        within = ending(body)
-        if within.boxes:  # <answer>\boxed{4}</answer>
-            return within
-        return Ending((("", body),)) if body else Ending(())
     chosen: list[tuple[str, str]] = []
-    begun: int | None = None
-    for start, end, body in reversed(boxes):
-        if begun is not None and not JOINED.fullmatch(response, end, begun):
+    follows: int | None = None
+    retracted = retraction(response, *marks[-1])
+    for start, end, body in reversed(marks):
+        if follows is not None and not JOINED.fullmatch(response, end, follows):
             break
-        begun = start
+        follows = start
         if not body.strip():
             break
         name = NAME.search(response, max(0, start - 20), start)
-        chosen.insert(0, (name[0] if name else "", body.strip()))
-    bodies = {body for _, body in chosen}
-    if len(bodies) == 1:
-        chosen = chosen[-1:]
-    return Ending(tuple(chosen), retraction(response, *boxes[-1]) if chosen else "")
+        within = ending(body)  # <answer>\boxed{4}</answer>
+        retracted = retracted or within.retracted
+        chosen += within.boxes[::-1] or [(name[0] if name else "", body.strip())]
+    if len({body for _, body in chosen}) == 1:
+        chosen = chosen[:1]
+    return Ending(tuple(chosen[::-1]), retracted if chosen else "")
 
 
 def retraction(response: str, start: int, end: int, body: str) -> str:
-    """Returns the words that take a box back, which stands there in a response; or nothing. What is
-    said of another number, in a remark without a second thought, takes nothing back."""
+    """Returns the words that take a box back, which stands there in a response; or nothing. They
+    are a clause right behind the box, or one after a second thought, or after a remark about what
+    the box holds."""
     behind, number = response[end : end + NEARBY], body.strip().removeprefix("-")
-    for words in RETRACTED.finditer(behind):
-        between = behind[: words.start()]
-        others = NUMERAL.findall(between) if words["of"] and NUMERAL.fullmatch(number) else ()
-        if not others or number in others or SECOND_THOUGHT.search(between):
+    for clause in CLAUSE.finditer(behind):
+        words, between = TAKEN_BACK.match(clause[0]), behind[: clause.start()]
+        numbers = NUMERAL.findall(between)
+        about = number in numbers if NUMERAL.fullmatch(number) else bool(numbers)
+        if words and (about or not re.search(r"\w", between) or SECOND_THOUGHT.search(between)):
             return f"taken back by {' '.join(words[0].split())!r}"
-    denied = NEGATED.search(response[max(0, start - 30) : start])
+    denied = DENIED.search(response[max(0, start - 30) : start])
     return f"taken back by {' '.join(denied[0].split())!r}" if denied else ""
 
 
@@ -152,25 +151,21 @@ def bare(text: str) -> str:
     return f"\\boxed{{{text}}}"
 
 
-def _is_begun(text: str, after: int, tag: tuple[int, str] | None, unended: int) -> bool:
-    """Whether the last answer was begun and not ended, as where a response was cut off. `after` is
-    where the last box is over, `unended` where one was begun that never ended."""
-    begun = text.lower().rfind("<answer>")
-    if begun > text.lower().rfind("</answer>") and begun >= after:
-        return True
-    return unended >= 0 and (tag is None or unended > tag[0])
+def _unless_mentioned(match: re.Match[str]) -> str:
+    before = MENTIONED.search(match.string, max(0, match.start() - 20), match.start())
+    return " " if before else match[0]
 
 
-def _tag(text: str) -> tuple[int, str] | None:
-    """Returns the last answer tag that is closed: where it begins, and its body."""
-    begun: re.Match[str] | None = None
-    last = None
-    for match in TAG.finditer(text):
-        if not match[1]:
-            begun = match
-        elif begun is not None:
-            last, begun = (begun.start(), text[begun.end() : match.start()]), None
-    return last
+def _marks(text: str) -> tuple[list[tuple[int, int, str]], int]:
+    """Returns every box and every answer tag that is closed, in order: where it begins and ends,
+    and its body. Also where the last one was begun that is not closed, or -1."""
+    tags = [(*match.span(), match[1]) for match in TAG.finditer(text)]
+    outside = TAG.sub(lambda match: " " * len(match[0]), text)
+    boxes, unended = _boxes(outside)
+    own = [box for box in boxes if unended < 0 or box[0] < unended]
+    marks = sorted([*own, *tags, (len(text), len(text), "")])
+    apart = [mark for mark, after in pairwise(marks) if after[0] >= mark[1]]
+    return apart, max(unended, outside.lower().rfind("<answer>"))
 
 
 def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:

@@ -20,11 +20,6 @@ PLAIN = re.compile(rf"[+-]?(?:{GROUPED}|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
-HEDGE = re.compile(
-    r"(?<![a-zA-Z\\])(?:not|neither|nor|never|more|less|fewer|least|most|than|except|unless|wrong)"
-    r"(?![a-zA-Z])",
-    re.I,
-)
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "dozen": 12}
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
@@ -153,11 +148,6 @@ def significant(text: str) -> int | None:
     """Returns how many significant digits a decimal is written with; None for what is none."""
     match = DECIMAL.match("".join(text.split()).replace(",", ""))
     return len((match[1] + match[2]).lstrip("0")) if match else None
-
-
-def hedged(gold: str, answer: str) -> bool:
-    """Whether words beside a number say something else: `5 or more` and "not 5" are not 5."""
-    return bool(HEDGE.search(gold)) != bool(HEDGE.search(answer))
 
 
 def _same(want: Quantity, have: Quantity, rules: Rules) -> bool:

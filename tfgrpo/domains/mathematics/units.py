@@ -80,11 +80,10 @@ PREFIXES = {
 }  # fmt: skip
 FORMULA_WORD = re.compile(
     r"mod|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|log|exp|sqrt|gcd|lcm|max|min|det|pct|percent"
-    r"|percentage|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi|inf|infinity"
-    r"|more|less|fewer|least|most|than|wrong|except|unless|nor|never|ago|maybe",
+    r"|percentage|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi|inf|infinity",
     re.I,
 )
-"""Words that are part of a formula, or change what stands before them."""
+"""Words that are part of a formula."""
 CHANGES = re.compile(
     r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
 )
