@@ -56,6 +56,35 @@ def test_the_ground_truth_in_its_own_words_is_right_without_asking(
     assert verdict.details == {"judge": "none"}
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"\boxed{Sund}. That is wrong.",
+        r"It is not \boxed{Sund}",
+        r"\boxed{Holm} or \boxed{Sund}",
+        "<answer>Holm</answer> or <answer>Sund</answer>",
+        "<answer>Sund</answer>. Das ist falsch.",
+    ],
+)
+def test_an_answer_that_is_taken_back_or_one_of_several_is_put_to_the_judge(
+    tmp_path: Path, verifier: Verifier, response: str
+) -> None:
+    def judge(request: dict[str, Any]) -> str:
+        assert request["messages"][-1]["content"].endswith(response)
+        return json.dumps({"ground_truth": "Sund", "answer": "?", "verdict": "incorrect"})
+
+    verdict, calls = judged(tmp_path, verifier, response, judge, answer="Sund")
+    assert (verdict.reward, calls) == (0.0, 1)
+
+
+@pytest.mark.parametrize("response", ["<think>Holm?</think>Sund", r"\boxed{\text{Sund}}"])
+def test_what_was_thought_and_how_it_is_set_are_no_part_of_an_answer(
+    tmp_path: Path, verifier: Verifier, response: str
+) -> None:
+    verdict, calls = judged(tmp_path, verifier, response, nobody, answer="Sund")
+    assert (verdict.reward, calls) == (1.0, 0)
+
+
 def test_any_of_several_answers_will_do(tmp_path: Path, verifier: Verifier) -> None:
     both = {"answers": ["Sund", "Holm"]}
     verdict, _ = judged(tmp_path, verifier, "Holm", nobody, answer="", meta=both)
@@ -134,6 +163,23 @@ def test_no_answer_is_wrong_without_asking(tmp_path: Path, verifier: Verifier) -
         ("1/2", "1 2", False),
         ("1/2", "½", True),
         ("and/or", "and or", True),
+        ("2½", "21/2", False),
+        ("2½", "2 1/2", True),
+        ("10⁶", "106", False),
+        ("10^6", "10 6", False),
+        ("a^b", "b", False),
+        ("-$5", "$5", False),
+        ("- 5", "5", False),
+        ("− 5", "-5", True),
+        ("-∞", "∞", False),
+        ("-√2", "√2", False),
+        ("-π", "π", False),
+        ("50‰", "50", False),
+        ("5!", "5", False),
+        ("|5|", "5", False),
+        ("3,5", "3 5", False),
+        ("12,000.5", "12000.5", True),
+        ("Paris – France", "Paris, France", True),
     ],
 )
 def test_what_counts_as_the_same_words(one: str, other: str, same: bool) -> None:

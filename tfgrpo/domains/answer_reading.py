@@ -24,6 +24,8 @@ LEAD = re.compile(
 )
 """Words that say that an answer follows."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
+STOP = re.compile(r"(?<=.)(?:\.|(?<!\d)!)\Z", re.DOTALL)
+"""The mark that ends a sentence; `5!` is a factorial."""
 MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
 WRAPPED = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("*", "*"))
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
@@ -123,7 +125,7 @@ def _unwrapped(text: str) -> Iterator[str]:
             return
         yield text
         within = _within(text)
-        if within is None and text[-1] in ".!" and len(text) > 1:
+        if within is None and STOP.search(text):
             within = text[:-1].rstrip()
         if within is None:
             return

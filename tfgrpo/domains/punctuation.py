@@ -1,5 +1,5 @@
 """Punctuation that says nothing, and signs that look like it and make another answer: those of
-numbers (-5, .5, 1/2, 5%), of currencies, of C++ and C#, of A* and A-."""
+numbers (-5, .5, 3,5, 1/2, 5!, 5%), of currencies, of C++ and C#, of A* and A-."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ import unicodedata
 EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=\S)([^*]*)(?<=\S)\1(?!\*)")
 """Markdown's marks around words, which are no signs."""
 SHORT_WORD = re.compile(r"(?<![^\W_])[^\W_]{1,2}\Z")
+THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+LOOSE_MINUS = re.compile(r"(\A|[(\[=+*/])\s*[-–]\s+(?=\(*[\d.∞√])")
+"""A sign with a blank between it and its number."""
+MINUS = re.compile(r"[-–]\(*(?:\.?\d|[∞√]|[^\W\d_](?![^\W_]))")
+"""A sign before a number, a root or a symbol of one letter."""
+ONE_COMMA = re.compile(r"(?<![\d,])\d+,\d+(?![\d,])")
+"""A decimal comma; digits with more commas among them are a list."""
 
 
 def without_punctuation(text: str) -> str:
     """Returns a text with a space for each mark that says nothing."""
-    text = EMPHASIS.sub(r"\2", text).replace("−", "-")
-    return "".join(c if _says_something(text, at) else " " for at, c in enumerate(text))
+    text = EMPHASIS.sub(r"\2", text).replace("−", "-").strip()
+    text = LOOSE_MINUS.sub(r"\1-", THOUSANDS.sub(lambda match: match[0].replace(",", ""), text))
+    commas = {text.index(",", match.start()) for match in ONE_COMMA.finditer(text)}
+    saying = (at in commas or _says_something(text, at) for at in range(len(text)))
+    return "".join(c if says else " " for c, says in zip(text, saying, strict=True))
 
 
 def _says_something(text: str, at: int) -> bool:
@@ -23,21 +33,25 @@ def _says_something(text: str, at: int) -> bool:
     if category[0] not in "PS":
         return True
     if category in ("Sc", "Sm"):
-        return c not in "|~"
+        return c not in "|~" or bool((before + after).strip())
     if c in "-–":
-        return _is_minus(before, after) or (c == "-" and _ends_a_short_word(text, at))
+        return _is_minus(text, at, before) or (c == "-" and _ends_a_short_word(text, at))
     if c == ".":
         begins = not before.strip() or before in "+-(" or unicodedata.category(before) == "Sc"
         return after.isdigit() and (before.isdigit() or begins)
     if c == "/":
         return before.isdigit() and after.isdigit()
-    return c in "%‰" or (c == "#" and before.isalpha()) or (c in "*^" and before.isalnum())
+    if c == "!":
+        return before.isdigit()
+    is_marked = before.isalnum() or before in (")", "]")
+    return c in "%‰" or (c == "#" and before.isalpha()) or (c in "*^" and is_marked)
 
 
-def _is_minus(before: str, after: str) -> bool:
-    is_number = bool(after) and (after in ".∞" or after.isdigit())
-    is_sum = bool(after) and unicodedata.category(after) == "Sc"
-    return (is_number or is_sum) and not (before.isalnum() or before in (")", "]", "-", "–"))
+def _is_minus(text: str, at: int, before: str) -> bool:
+    if before.isalnum() or before in (")", "]", "-", "–"):
+        return False
+    is_sum = unicodedata.category(text[at + 1 : at + 2] or " ") == "Sc"
+    return is_sum or MINUS.match(text, at) is not None
 
 
 def _ends_a_short_word(text: str, at: int) -> bool:

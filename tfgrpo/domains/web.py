@@ -16,10 +16,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.answer_reading import unwrap_latex
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.judge import ask_judge, normalized_word
-from tfgrpo.domains.mathematics.extract import extract
-from tfgrpo.domains.punctuation import EMPHASIS
+from tfgrpo.domains.mathematics.extract import ending, spoken
+from tfgrpo.domains.punctuation import without_punctuation
 from tfgrpo.model.structured_answers import text_field
 from tfgrpo.rendering import prompt_templates
 
@@ -69,26 +70,28 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
 
 
 def final_answer(trajectory: Trajectory) -> str:
-    """Returns the answer that a trajectory gives: what it marks as one, or its whole response."""
-    return extract(trajectory.response) or trajectory.response.strip()
+    """Returns the answer that a trajectory marks as one. Where it marks none or several, or takes
+    its answer back, that is all of its response."""
+    end = ending(trajectory.response)
+    if len(end.boxes) == 1 and not end.retracted:
+        return unwrap_latex(end.boxes[0][1])
+    return spoken(trajectory.response).strip()
 
 
 def normalize(text: str) -> str:
-    """Returns a text without what does not matter when answers are compared. Signs that make
-    another answer of it stay: those of numbers, of currencies, of C++, C#, A* and A-."""
-    text = EMPHASIS.sub(r"\2", unicodedata.normalize("NFKC", text).casefold()).replace("⁄", "/")
-    text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
-    text = re.sub(r"(?<![^\W_])([^\W_]{1,2})-(?!\S)", r"\1⁻", text)
-    text = "".join(c if _says_something(c) else " " for c in text)
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
-    text = re.sub(r"(?<![\w.,-])\.(?=\d)", "0.", text)
-    text = re.sub(r"(?<![\w.,-])-\.(?=\d)", "-0.", text)
-    text = re.sub(r"(?<!\d)[.,/]|[.,/](?!\d)|(?<=[^\W\d])-|-(?!\d)|(?<!\w)\*", " ", text)
-    return ARTICLE.sub("", " ".join(text.split()))
+    """Returns a text without what does not matter when answers are compared: case, a leading
+    article, and punctuation that makes no other answer."""
+    text = "".join(map(_compatible, unicodedata.normalize("NFC", text))).casefold()
+    text = re.sub(r"(?<![\w.,])\.(?=\d)", "0.", text.replace("⁄", "/"))
+    return ARTICLE.sub("", " ".join(without_punctuation(text).split()))
 
 
-def _says_something(c: str) -> bool:
-    return c.isalnum() or c in ".,%-#/*" or unicodedata.category(c) in ("Sc", "Sm")
+def _compatible(c: str) -> str:
+    """Returns a character as the usual one; raised and lowered ones stay, and ½ stands apart."""
+    kind = unicodedata.decomposition(c).partition(" ")[0]
+    if kind in ("<super>", "<sub>"):
+        return c
+    return " " * (kind == "<fraction>") + unicodedata.normalize("NFKC", c)
 
 
 def ground_truths(problem: Problem) -> tuple[str, ...]:
