@@ -443,6 +443,16 @@ def test_what_is_judged_otherwise_than_elsewhere_on_purpose(
         ("Paris", r"\boxed{Paris}"),
         (r"<think>\boxed{4}</think>5", r"\boxed{5}"),
         ("It comes to 2,74 in all.", r"\boxed{2,74}"),
+        ("The answer is 5, not 6.", r"\boxed{5}"),
+        ("The answer is $5$ and not $6$.", r"\boxed{5}"),
+        ("Die Antwort ist 5, nicht 6.", r"\boxed{5}"),
+        ("It is 5 (see page 12)", r"\boxed{5}"),
+        ("It is (5).", r"\boxed{5}"),
+        ("5 oder 6", r"\boxed{5 oder 6}"),
+        ("La respuesta es 5 o 6.", r"\boxed{5 o 6}"),
+        ("The answer is 5 or 6.", r"\boxed{5 or 6}"),
+        ("Die Lösung ist $x=5$ oder $x=6$.", r"\boxed{$x=5$ oder $x=6$}"),
+        ("There are 3 apples and 4 pears.", r"\boxed{3 apples and 4}"),
     ],
 )
 def test_a_bare_answer_is_boxed_and_found_in_prose(answer: str, response: str) -> None:

@@ -90,7 +90,7 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
         last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
         return GivenAnswer(bodies[0], "box", "", last)
     before = lines[-2] if len(lines) > 1 else ""
-    if before.endswith(":") and DOUBT.search(before):
+    if before.endswith((":", "：")) and DOUBT.search(before):
         return NoAnswer(f"last line: taken back by {show(before)}")
     return GivenAnswer(lines[-1], "last line", before)
 

@@ -45,6 +45,8 @@ JOINED = re.compile(
     rf"|\bfor\s+part\s*\(?[a-zA-Z1-9]\b\)?|{NAMED})*"
 )
 """What may stand between boxes that together are one list: a name, a part, one word counted."""
+ASIDE = re.compile(rf"\((?=[^()]*[^\W\d_]{{2}})(?!\s*(?:{JOINT}))[^()$\\]*\)")
+"""Words in brackets that give no other answer."""
 NEARBY = 400
 """How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
@@ -139,16 +141,37 @@ def spoken(response: str) -> str:
 
 def bare(text: str) -> str:
     """Returns a bare answer as a response: boxed, unless it has a box or a tag. Where words
-    surround mathematics (`so $x = 5$.`) the last of it is the answer."""
+    surround mathematics (`so $x = 5$.`) the last of it is the answer, with what is joined to it
+    (`5 or 6`) and without what is denied (`5, not 6`) or stands in brackets (`5 (see page 12)`)."""
     text = spoken(text)
     if extract(text) is not None or BEGUN.search(text):
         return text
-    between = re.sub(r"\\\w+|\b(?:and|or)\b", " ", MATHS.sub(" ", text))
+    between = re.sub(rf"\\\w+|{JOINT}", " ", MATHS.sub(" ", text))
     if re.search(r"[^\W\d_]{2,}.*\s|[^\W\d_]:\s", between, re.DOTALL):
         tail = AFTERWARDS.split(FINAL.split(text)[-1])[0]
-        given = [next(filter(None, groups)) for groups in GIVEN.findall(tail)]
-        text = given[-1] if given else text
+        text = _last_given(ASIDE.sub(" ", tail)) or _last_given(tail) or text
     return f"\\boxed{{{text}}}"
+
+
+def _last_given(tail: str) -> str:
+    """Returns the last mathematics in a text, with what is joined to it; nothing where there is
+    none that is not denied."""
+    given = [
+        match
+        for match in GIVEN.finditer(tail)
+        if not DENIED.search(tail, max(0, match.start() - 30), match.start())
+    ]
+    if not given:
+        return ""
+    first = last = given.pop()
+    while given and _is_joint(tail[given[-1].end() : first.start()]):
+        first = given.pop()
+    alone = first is last
+    return next(filter(None, last.groups())) if alone else tail[first.start() : last.end()]
+
+
+def _is_joint(between: str) -> bool:
+    return bool(JOINED.fullmatch(between) and re.search(JOINT, between))
 
 
 def _unless_mentioned(match: re.Match[str]) -> str:
