@@ -185,3 +185,35 @@ def test_another_notation_says_the_same(gold: str, answer: str, right: bool) -> 
     assert check_gold(gold) is None
     response = f"So ${answer}$." if "boxed" in answer else rf"\boxed{{{answer}}}"
     assert (judge(gold, response).reward == 1.0) is right
+
+
+def _each(rows: list[tuple[str, list[str], list[str]]]) -> list[tuple[str, str, bool]]:
+    return [
+        (gold, answer, right)
+        for gold, *answers in rows
+        for right, of_kind in zip((True, False), answers, strict=True)
+        for answer in of_kind
+    ]
+
+
+TIMES = _each(
+    [
+        ("3:30 pm", ["15:30", "3:30 p.m.", "3:30 PM"], ["3:30", "3:30 am", "16:30", "7:00"]),
+        ("15:30", ["3:30 pm"], ["3:30 am", "3:30"]),
+        ("00:30", ["12:30 am", "0:30"], ["12:30 pm", "12:30"]),
+        ("12:30 pm", ["12:30 p.m."], ["0:30", "12:30 am"]),
+        ("12:30 am", ["0:30"], ["12:30 pm"]),
+        ("3:30", ["3:30 pm", "3:30 am"], ["7:00", "1:10", "2:20", "15:30"]),
+        ("3:10", ["6:20", "3:10"], ["6:10", "3:20", "6:20 pm"]),
+        ("1:12", ["2:24"], ["2:12"]),
+        ("9:15", ["3:5"], []),
+        ("10:50", [], ["2:10"]),
+    ]
+)
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), TIMES)
+def test_a_half_of_the_day_is_reckoned_and_a_ratio_is_no_time(
+    gold: str, answer: str, right: bool
+) -> None:
+    assert is_right(gold, answer) is right

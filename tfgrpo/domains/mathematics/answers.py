@@ -387,10 +387,16 @@ def _same_doubt(gold: str, answer: str) -> bool | None:
 
 
 def _same_time(gold: str, answer: str) -> bool | None:
+    """Compares times of day, with a half or of twenty-four hours. Two that are other times may be
+    one ratio, where the ground truth is written as ratios are: in lowest terms."""
     want, have = clock(gold), clock(answer)
     if want is None or have is None:
         return None
-    return want[:2] == have[:2] and want.half in ("", have.half)
+    if want.is_sure and have.is_sure:
+        right = (want.hour_of_day, want.minute) == (have.hour_of_day, have.minute)
+    else:
+        right = want[:2] == have[:2] and want.half in ("", have.half)
+    return None if not right and want.is_ratio and not have.half else right
 
 
 def _same_date(gold: str, answer: str) -> bool | None:

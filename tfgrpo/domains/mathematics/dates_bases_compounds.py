@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from math import gcd
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.notation import WRAPPING
@@ -27,6 +28,21 @@ class Time(NamedTuple):
     hour: int
     minute: str
     half: str
+
+    @property
+    def hour_of_day(self) -> int:
+        """The hour of twenty-four, where the half is named or none is."""
+        return self.hour % 12 + 12 * (self.half == "p") if self.half else self.hour
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it can be one time of a day only."""
+        return bool(self.half) or not 1 <= self.hour <= 12
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it may be a ratio: one is given in lowest terms."""
+        return not self.half and self.minute[0] != "0" and gcd(self.hour, int(self.minute)) == 1
 
 
 def clock(text: str) -> Time | None:
