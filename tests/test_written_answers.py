@@ -196,6 +196,34 @@ def _each(rows: list[tuple[str, list[str], list[str]]]) -> list[tuple[str, str, 
     ]
 
 
+COEFFICIENTS = _each(
+    [
+        (r"\frac43\pi r^3", [r"4/3\pi r^3", r"4/3 \pi r^3", "4/3π r^3"], [r"4/(3\pi) r^3"]),
+        (r"y=\frac23x+1", ["y=2/3x+1", "y = 2/3 x + 1"], []),
+        (r"\frac12 n(n+1)", ["1/2 n(n+1)", "1/2(n)(n+1)"], ["1/2n(n+1)"]),
+        (r"\frac{4\pi}{3}", ["4/3 pi", "4/3pi", "4/3π", r"4/3\pi"], []),
+        (r"\frac34\sqrt3", [r"3/4\sqrt{3}", r"3/4 \sqrt{3}", "3/4√3", "3/4 sqrt(3)"], []),
+        (r"\frac12 x", ["1/2 x", "1/2*x", "x/2"], ["1/2x"]),
+        (r"\frac{3}{4\pi}", [r"3/(4\pi)"], [r"3/4\pi"]),
+        (r"\frac{2}{3x}+1", ["2/(3x)+1"], ["2/3x+1"]),
+        (r"\frac{1}{2x}", ["1/(2x)"], ["1/2 x", "1/2x"]),
+        (r"\frac{1}{4\pi}", [r"1/(4\pi)"], [r"1/4\pi", r"1/4 \pi"]),
+        (r"\frac12(x+1)", ["1/2(x+1)", "1/2 (x+1)"], []),
+        (r"\frac{x}{2y}", ["x/(2y)", "x/2y"], []),
+        ("1/2 or 1/3", ["1/3 or 1/2"], []),
+        (r"x^{1/2}y", [r"y\sqrt{x}"], []),
+    ]
+)
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), COEFFICIENTS)
+def test_a_number_over_a_number_before_a_factor_is_one_coefficient(
+    gold: str, answer: str, right: bool
+) -> None:
+    """Of `1/2x` and `1/4\\pi` nobody knows whether the factor is below the bar."""
+    assert is_right(gold, answer) is right
+
+
 TIMES = _each(
     [
         ("3:30 pm", ["15:30", "3:30 p.m.", "3:30 PM"], ["3:30", "3:30 am", "16:30", "7:00"]),

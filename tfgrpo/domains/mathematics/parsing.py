@@ -17,7 +17,7 @@ DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
 ARGUMENT = r"(?:\\[a-zA-Z]+(?![a-zA-Z{])|[a-zA-Z0-9])"
 FRACTION = re.compile(
-    rf"(\\[dtc]?frac)\s*(?:({ARGUMENT})|(\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}))\s*"
+    rf"(\\[dtc]?frac|\\[dt]?binom)\s*(?:({ARGUMENT})|(\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}))\s*"
     rf"(?:({ARGUMENT})|(?=\{{))"
 )
 ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
@@ -75,7 +75,7 @@ def undelimited(text: str) -> str | None:
 def unreadable(text: str) -> bool:
     """Whether a text holds what a parser would drop, or read as something else."""
     without = COMMAND_TEXT.sub(" ", text)
-    if INDEXED_NUMBER.search(without) or INFINITY.search(without):
+    if BELOW.search(without) or INDEXED_NUMBER.search(without) or INFINITY.search(without):
         return True
     if DOTS.search(without) or ARROW.search(without) or "::" in without:
         return True
@@ -117,7 +117,7 @@ def _read(text: str) -> Any | None:
 def rewritten(text: str) -> str:
     """Returns a formula in the notation of the parser: `\\frac\\pi2` with braces, and so on."""
     text = GLUED.sub(r"\1 ", APPROXIMATELY.sub("", text))
-    text = NEGATED.sub(r" \\neq ", text)
+    text = NEGATED.sub(r" \\neq ", COEFFICIENT.sub(r"\\frac{\1}{\2}", text))
     for _ in range(4):
         text, changed = FRACTION.subn(_braced, text)
         if not changed:
@@ -282,6 +282,11 @@ GREEK = (
 COMMAND = rf"\\(?:{GREEK}|hbar|ell|aleph|nabla|wp|imath|jmath|digamma)(?![a-zA-Z])"
 FACE = r"\\(?:text(?:rm|it|bf|normal)?|math(?:rm|it|bf|sf|normal)|mbox|boldsymbol|bm)"
 """How a name is set, which makes no other name of it."""
+FACTOR = rf"(?:[a-zA-Z\u0370-\u03ff]|{COMMAND}|\\(?:sqrt|{NAMES})(?![a-zA-Z]))"
+COEFFICIENT = re.compile(rf"(?<![\w.^_)}}/])(\d+)\s*/\s*(\d+)(?=\s*(?:{FACTOR}|(?:\\left\s*)?\())")
+"""A number over a number before a factor: `4/3 \\pi r^3`."""
+BELOW = re.compile(rf"(?<![\w.^_)}}/])1\s*/\s*\d+{FACTOR}")
+"""One over a number to which a factor is glued, which may stand below the bar as well: `1/2x`."""
 ACCENT = (
     r"\\(?:hat|widehat|vec|overrightarrow|bar|overline|tilde|widetilde|dot|ddot|breve|check|acute"
     r"|grave|underline|mathcal|mathfrak|mathscr|mathbb)"
