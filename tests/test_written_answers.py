@@ -196,6 +196,96 @@ def _each(rows: list[tuple[str, list[str], list[str]]]) -> list[tuple[str, str, 
     ]
 
 
+SCALES = [
+    "thousands",
+    "millions",
+    "hundreds",
+    "tens",
+    "dozens",
+    "lakh",
+    "crore",
+    "trillion",
+    "Millionen",
+    "Milliarden",
+    "Mio.",
+    "Mrd.",
+    "Tsd",
+    "Tausend",
+    "Dutzend",
+    "Hundert",
+    "millones",
+    "milliards",
+    "mille",
+    "docenas",
+    "grand",
+    "gross",
+    "миллионов",
+    "тысяч",
+    "triệu",
+    "εκατομμύρια",
+    "万",
+    "亿",
+    "만",
+]
+PARTS = [
+    "tenths",
+    "thirds",
+    "halves",
+    "hundredths",
+    "millionths",
+    "twelfths",
+    "fifths",
+    "Drittel",
+    "tercios",
+    "dixièmes",
+]
+UNCLEAR = ["quarters", "mil", "half", "einhalb", "halbe", "billions", "tiers", "cuartos"]
+CHANGED = ["squared", "cubed", "factorial", "doubled", "negative", "below"]
+OTHERS = [*SCALES, *PARTS, *UNCLEAR, *CHANGED]
+NUMBERS = _each(
+    [
+        ("5", [], [f"5 {word}" for word in OTHERS]),
+        ("5", [], [rf"5\text{{ {word}}}" for word in OTHERS]),
+        ("5", [], [r"5\text{bn}", r"5\text{M}", r"5\text{ below zero}", r"5\text{ y medio}"]),
+        ("5", [], [r"5\text{ al cuadrado}", r"5\text{ tenths of a mile}", r"5\text{ et demi}"]),
+        ("5", [r"5\text{ third graders}", "5 pairs", r"5\text{ M}"], ["5 Billion"]),
+        ("36", ["3 dozens", "3 Dutzend", r"3\text{ docenas}"], ["3 tens"]),
+        ("500000", ["5 lakh", "5 lakhs", "5 hundred thousand", "500 mille", "50万"], ["5 crore"]),
+        ("50000000", ["5 crore", "5 crores", "5千万", "50 Mio."], []),
+        ("5000000", ["5 Millionen", "5 Mio.", "5 millones", "5 миллионов", "5 triệu"], ["5 Mrd."]),
+        ("5000000", [r"\$5 million", r"\$5M", r"\$5\text{M}", "5 million dollars", "500万"], []),
+        ("5000000", [r"5\text{ million people}", r"5\text{ Mio. Euro}"], ["5M", r"5\text{ M}"]),
+        ("5 Millionen", ["5000000", "5 million"], ["5"]),
+        ("$5$ million", ["5000000", "5 million"], ["5"]),
+        ("5 million dollars", [r"\$5000000", r"\$5 million"], ["5 million euros", r"\$5"]),
+        ("5000000000", ["5 billion", "5 Milliarden", "5 Mrd", r"\$5\text{bn}"], ["5 Billionen"]),
+        ("5000000000000", ["5 trillion", "5 Billionen", "5 billones"], ["5 billion"]),
+        ("1000000000", ["1 billion"], ["1 Billion"]),
+        ("1 Billion", ["1 Billion"], ["1000000000", "1000000000000"]),
+        ("5000", [r"\$5k", "5 grand", "5 Tausend", "5 тысяч", "5천"], ["5 mil", "5k", "5 million"]),
+        ("5 mil", [r"5\text{ mil}"], ["5", "5000", "5/1000"]),
+        ("1/2", ["5 tenths", r"5\text{ tenths}", "1 halves"], ["5 hundredths", "2 halves"]),
+        ("2/3", ["2 thirds", "2 Drittel", "2 tercios"], ["2", "3 halves"]),
+        ("5 quarters", [r"5\text{ quarters}"], ["5", "5/4"]),
+        ("25", ["5 squared"], ["-5 squared"]),
+        ("120", ["5 factorial", r"5\text{ factorial}"], []),
+        ("3500000", ["3.5 million", r"3\frac12\text{ million}"], ["3 million 5"]),
+        ("100000", ["1,00,000", "₹1,00,000"], ["1,000,00"]),
+        ("1234567", ["₹12,34,567"], []),
+        ("1,00,000", ["100000"], ["100"]),
+    ]
+)
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), NUMBERS)
+def test_a_word_behind_a_number_may_make_another_number_of_it(
+    gold: str, answer: str, right: bool
+) -> None:
+    """A word that means two numbers is right where the ground truth has it, and nowhere else."""
+    response = rf"\boxed{{{answer}}}"
+    assert (judge(gold, response).reward == 1.0) is right
+
+
 COEFFICIENTS = _each(
     [
         (r"\frac43\pi r^3", [r"4/3\pi r^3", r"4/3 \pi r^3", "4/3π r^3"], [r"4/(3\pi) r^3"]),
@@ -224,6 +314,56 @@ def test_a_number_over_a_number_before_a_factor_is_one_coefficient(
     assert is_right(gold, answer) is right
 
 
+MEASURES = _each(
+    [
+        ("5 tons", ["10000 pounds", "5", "10000 lbs"], ["5 kg", "5000 kg", "5 tonnes"]),
+        ("2000 pounds", ["1 ton"], ["2 tons", r"\$2000"]),
+        ("1 tonne", ["1 metric ton", "1000 kg"], []),
+        ("3 quarts", ["3/4 gallons", "6 pints", "12 cups"], ["3 liters", "3 pints"]),
+        ("3 tablespoons", ["9 teaspoons", "9 tsp", "3 tbsp"], ["3 teaspoons"]),
+        ("2 centuries", ["200 years", "20 decades"], ["2 years"]),
+        ("200 years", ["2 centuries"], ["2 decades"]),
+        ("5 knots", ["9.26 km/h"], ["5 km/h"]),
+        ("5 stone", ["70 pounds"], ["5 kg"]),
+        ("5 fathoms", ["30 feet"], ["5 m"]),
+        ("5 apples", ["5", "5 pieces", r"5\ \mathrm{apples}"], ["5 kg", r"\$5", r"5\text{ cm}"]),
+        (r"5\text{ sprints}", ["5"], ["5 weeks"]),
+        (r"5\text{ N m}", [r"5\text{ Nm}", r"5\ \mathrm{N\cdot m}", "5 Nm"], [r"5\text{ nm}"]),
+        ("5 N·m", ["5 Nm", r"5\text{ N m}", "5"], ["5 nm", "5 N"]),
+        (r"5\text{ J}", [r"5\text{ Nm}"], []),
+        ("5 Nm", [r"5\text{ N}\cdot\text{m}"], ["5 nm", r"5\text{ mN}", "5 NM"]),
+        ("5 Ns", [r"5\text{ N s}"], ["5 ns", "5 N"]),
+        (r"5\text{ kN m}", [r"5\text{ kNm}", "5 kN·m", r"5000\text{ Nm}"], [r"5\text{ kN}"]),
+        ("5 kg", ["5 Kg", "5 KG", "5 kgs"], ["5 g"]),
+        ("5 km", ["5 Km"], ["5 m"]),
+        ("12 m^2", ["12 m2", "12 sqm", r"12\text{ m2}", r"12\text{ sq m}"], ["12 m", "12 m3"]),
+        ("9.8 m/s^2", [r"9.8\text{ m/s2}", "9.8 m/s2"], ["9.8 m/s"]),
+        ("5 cm^3", ["5 cc", "5 ccm", "5 mL"], ["5 cm"]),
+        (r"5^\circ C", ["5 degrees Celsius", "5 ℃", "5 °C", "5 Grad Celsius"], ["5 ℉"]),
+        (r"5\text{ g}", [r"5\text{ gm}", "5 gm"], [r"5\text{ Gm}"]),
+        ("5 µg", ["5 mcg"], ["5 mg"]),
+        ("5.5 hours", ["5 hours 30 minutes", "5 h 30 min"], ["5 hours 30 seconds"]),
+        ("5 hours 30 minutes", ["5 h 30 min", "330 minutes", "5.5 hours"], ["5 h", "5", "530"]),
+        ("330 minutes", [r"5\text{ hours }30\text{ minutes}", r"5\text{ h and }30\text{ min}"], []),
+        ("2 hours and 30 minutes", ["150 minutes", "2.5 h"], ["2 hours, 15 minutes", "150"]),
+        ("66 inches", ["5 feet 6 inches", "5 ft 6 in", "5 ft. 6 in."], ["5 feet 6", "6 feet 5 in"]),
+        ("86 ounces", ["5 pounds 6 ounces", "5 lb 6 oz"], []),
+        ("5.5", [], ["5 hours 30 minutes"]),
+        ("330", [], ["5 hours 30 minutes"]),
+        ("90 seconds", [], ["0 minutes 90 seconds"]),
+        ("5 cm", ["5 см", r"5\text{ см}", "5 сантиметров"], ["5 м", "5 кг"]),
+        ("5", ["5 яблок", "5 см", "5 μέτρα", r"5\text{ quả táo}", "5 táo"], ["5 или 6"]),
+    ]
+)
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), MEASURES)
+def test_what_is_measured_is_compared_whatever_it_is_named(
+    gold: str, answer: str, right: bool
+) -> None:
+    assert is_right(gold, answer) is right
+
+
 TIMES = _each(
     [
         ("3:30 pm", ["15:30", "3:30 p.m.", "3:30 PM"], ["3:30", "3:30 am", "16:30", "7:00"]),
@@ -244,4 +384,25 @@ TIMES = _each(
 def test_a_half_of_the_day_is_reckoned_and_a_ratio_is_no_time(
     gold: str, answer: str, right: bool
 ) -> None:
+    assert is_right(gold, answer) is right
+
+
+SETTINGS = _each(
+    [
+        (r"\frac12", [r"\nicefrac{1}{2}", r"\sfrac{1}{2}", r"\nicefrac12"], []),
+        ("5", [r"{\bf 5}", r"\bf 5", r"\mathtt{5}", r"\num{5}", r"\ensuremath{5}"], [r"{\bf 6}"]),
+        ("5", [r"5\tag{1}", r"5 \tag*{(1)}", r"\underline{\underline{5}}", "<b>5</b>"], []),
+        ("5 kg", [r"\SI{5}{kg}", r"\qty{5}{kg}", r"\SI{5}{\kilo\gram}"], [r"\SI{5}{g}"]),
+        ("5 m/s", [r"\SI{5}{\metre\per\second}"], [r"\SI{5}{\metre}"]),
+        ("5 cm", [r"5\hspace{1mm}\text{cm}", r"5\hspace*{2pt}\text{ cm}"], []),
+        (r"\$5", [r"US\$5", "US$5"], [r"\pounds 5", r"\textsterling 5"]),
+        ("£5", [r"\pounds 5", r"\textsterling{5}"], [r"\$5"]),
+        ("10", [r"{5 \choose 2}", r"\binom52", r"\dbinom{5}{2}"], [r"{5 \choose 1}"]),
+        ("x+1", [r"\mathbf{x+1}", r"\bf x+1"], []),
+    ]
+)
+
+
+@pytest.mark.parametrize(("gold", "answer", "right"), SETTINGS)
+def test_how_an_answer_is_set_says_nothing(gold: str, answer: str, right: bool) -> None:
     assert is_right(gold, answer) is right

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfgrpo.domains.answer_reading import option_letter
 from tfgrpo.domains.base import Verdict
-from tfgrpo.domains.mathematics import lists, parsing, units
+from tfgrpo.domains.mathematics import lists, number_words, parsing, units
 from tfgrpo.domains.mathematics.calculation import flaw
 from tfgrpo.domains.mathematics.dates_bases_compounds import (
     based,
@@ -57,7 +57,7 @@ AND_NOTHING = re.compile(r"\d,0(?!\d)")
 """What may be a list that ends in nothing: `12,0`."""
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
-    r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
+    rf"|forty|fifty|sixty|seventy|eighty|ninety|{number_words.WORD})\b",
     re.I,
 )
 HEDGE = pattern("denied", "wrong", "doubt", "bound")

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tfgrpo.domains.mathematics.number_words import as_numbers
+
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 SIGNS = str.maketrans({
     "、": ", ", "−": "-", "‐": "-", "‑": "-", "٪": "%", "٫": ".", "٬": ",", "×": "\\times ",
     "÷": "/", "·": "\\cdot ", "⋅": "\\cdot ", "∞": "\\infty ", "∅": "\\emptyset ", "∪": "\\cup ",
-    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ",
+    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ", "℃": "°C", "℉": "°F",
 })  # fmt: skip
 EDGES = r"(?:[\s~]|\\[,;:! ]|\\q?quad(?![a-zA-Z])|\\(?:display|text)style(?![a-zA-Z]))+"
 """Spaces and styles, which say nothing before an answer or behind it."""
@@ -96,9 +98,23 @@ DRESS = re.compile(
     r"|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|(?:display|text|script)style|middle)(?![a-zA-Z])"
 )
 """Colours, frames and sizes, which stand before what they dress."""
+SETTING = (
+    (re.compile(r"\\(?:nice|s|x)frac(?![a-zA-Z])"), r"\\frac"),
+    (re.compile(r"\\(?:bf|it|sf|tt|em|bfseries|itshape)(?![a-zA-Z])|\\tag\*?\s*\{[^{}]*\}"), ""),
+    (re.compile(r"\\hspace\*?\s*\{[^{}]*\}"), r"\\,"),
+    (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
+    (re.compile(r"\\(?:pounds|textsterling)(?![a-zA-Z])\s*(?:\{([^{}]*)\})?"), r"£\1"),
+    (re.compile(r"\AUS(?=\\?\$)"), ""),
+    (re.compile(r"\A<(b|i|u|em|strong|mark)>(.*)</\1>\Z", re.DOTALL), r"\2"),
+)
+"""What says how a formula is set, and other names of what is set elsewhere."""
+MEASURED = re.compile(r"\\(?:SI|qty)\s*(?:\[[^\]]*\])?\{([^{}]*)\}\s*\{([^{}]*)\}")
+"""A quantity as siunitx sets it: `\\SI{5}{\\kilo\\gram}`."""
+PREFIXED = re.compile(r"\\(pico|nano|micro|milli|centi|deci|kilo|mega|giga|tera)\s*\\")
 FACED = re.compile(
-    r"\\(?:boldsymbol|bm|underline|mathbf|textbf|mathrm|mathit|mathsf|textit|emph)\s*"
-    r"\{\s*\{*\s*\$?\s*(-?\d[\d.,]*)\s*\$?\s*\}*\s*\}"
+    r"((?:\\(?:boldsymbol|bm|underline|mathbf|textbf|mathrm|mathit|mathsf|mathtt|textit|emph|num"
+    r"|ensuremath)\s*"
+    r"\{[\s{]*)+)\$?\s*(-?\d[\d.,]*)\s*\$?((?:\s*\})+)"
 )
 """A number with a face of its own."""
 BRACED = re.compile(r"\A\s*\{+\s*\$?([^{}$]*)\$?\s*\}+\s*\Z")
@@ -142,7 +158,7 @@ def plainly(text: str) -> str:
         text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
         text = _ascii(text)
-    text = _others(EURO.sub("€", text))
+    text = _others(as_numbers(_set(EURO.sub("€", text))))
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))
     lead = LEAD.match(text)
     if lead is not None:
@@ -156,10 +172,23 @@ def plainly(text: str) -> str:
     return TURNED.sub(r"\2=\1", text)
 
 
+def _set(text: str) -> str:
+    """Returns an answer without what says how it is set, where other names say the same."""
+    for pattern, plain in SETTING:
+        text = pattern.sub(plain, text)
+    return MEASURED.sub(_measured, text)
+
+
+def _measured(match: re.Match[str]) -> str:
+    unit = PREFIXED.sub(r"\1", match[2]).replace("\\", " ")
+    return f"{match[1]}\\text{{ {unit} }}"
+
+
 def _others(text: str) -> str:
     """Returns an answer without colours and spaces of rows, and with brackets, separators and
     joints as they are compared."""
-    text = FACED.sub(r"\1", DRESS.sub("", ROW_SPACE.sub(r"\1 ", ROW_END.sub(r"\\\\ ", text))))
+    text = DRESS.sub("", ROW_SPACE.sub(r"\1 ", ROW_END.sub(r"\\\\ ", text)))
+    text = FACED.sub(_without_face, text)
     text = COLUMN.sub(r"\1", SYSTEM.sub(_joined, text.replace("smallmatrix", "matrix")))
     text = BRACED.sub(r"\1", BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text)))
     sided = SIDE.sub("", text)
@@ -172,6 +201,11 @@ def _others(text: str) -> str:
     for sign, word in LOGIC if RELATED.search(text) or BETWEEN.search(text) else ():
         text = sign.sub(word, text)
     return THIN.sub(" ", text if text.isascii() else in_latin(text))
+
+
+def _without_face(match: re.Match[str]) -> str:
+    left = match[3].count("}") - match[1].count("{")
+    return match[0] if left < 0 else match[2] + "}" * left
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -296,7 +330,7 @@ def _closing(text: str, at: int) -> int:
     return -1
 
 
-# numbers with counters, units and scales in Chinese, Japanese and Korean characters:
+# numbers with counters and units in Chinese, Japanese and Korean characters:
 
 UNITS = {
     "毫米": "mm", "厘米": "cm", "公分": "cm", "千米": "km", "公里": "km", "米": "m",
@@ -306,14 +340,15 @@ UNITS = {
     "牛顿": "newton", "焦耳": "joule", "瓦": "watt", "度": "degrees",
 }  # fmt: skip
 POWERS = {"平方": 2, "立方": 3, "": 1}
-SCALES = {"百": 2, "千": 3, "万": 4, "萬": 4, "亿": 8, "億": 8}
 COUNTERS = "个個人名只张張条條件次种種支本位棵朵辆輛台把匹枚倍岁歳つ개명권"
 OTHER = "以上下多余約约不或和左右内外半倍百千万亿分之前后至第方成折"
 """Characters of words that make another number of the one before them."""
-NUMBER = r"(?P<number>[-+]?(?:\d+(?:[.,]\d+)*|\\[dt]?frac\{\d+\}\{\d+\}))"
+NUMBER = (
+    r"(?P<number>[-+]?(?:\d+(?:[.,]\d+)*|\\[dt]?frac\{\d+\}\{\d+\})(?:\s*\\times 10\^\{\d+\})?)"
+)
 HAN = "\u4e00-\u9fff"
 COUNTED = re.compile(
-    rf"\A\s*{NUMBER}\s*(?P<scale>[{''.join(SCALES)}])?\s*"
+    rf"\A\s*{NUMBER}\s*"
     rf"(?:(?P<power>平方|立方)?(?P<unit>{'|'.join(sorted(UNITS, key=len, reverse=True))})"
     rf"|[{COUNTERS}](?:(?![{OTHER}])[{HAN}]){{0,6}})?\s*\Z"
 )
@@ -324,8 +359,8 @@ TEXT = re.compile(
 
 
 def in_latin(text: str) -> str:
-    """Returns a number with its unit in Latin letters, its scale as a power of ten, and without its
-    counter; any other text as it is: `5个` is 5, `5万` is 50,000, `5个半` is no 5."""
+    """Returns a number with its unit in Latin letters and without its counter; any other text as it
+    is: `5个` is 5, `5个半` is no 5."""
     bare = TEXT.sub(r"\1", text)
     percent = PERCENT.match(bare)
     if percent is not None:
@@ -334,8 +369,6 @@ def in_latin(text: str) -> str:
     if match is None:
         return text
     number = match["number"]
-    if match["scale"]:
-        number = f"{number} \\times 10^{{{SCALES[match['scale']]}}}"
     if not match["unit"]:
         return number
     power = POWERS[match["power"] or ""]

@@ -20,9 +20,6 @@ PLAIN = re.compile(rf"[+-]?(?:{GROUPED}|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
-SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "dozen": 12}
-SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
-SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
 PERCENT = re.compile(r"\s*\\?%[\s.$}]*\Z")
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
@@ -63,19 +60,17 @@ class Quantity(NamedTuple):
 
 def quantity(text: str) -> Quantity | None:
     """Returns the number that a text is: `1,250`, `$40`, `12.50`, `40 euros`, `2^{-100}`."""
+    total = units.total(text)
+    if total is not None:
+        return Quantity(total[0], None, (total[1], units.UNSURE), percent=False)
     measured = units.split(_unwrapped(text))
     bare = without_full_stop(measured.text.strip("$ "))
     percent = PERCENT.search(bare)
     if percent is not None:
         bare = bare[: percent.start()].strip()
-    scale = SCALE.search(bare)
-    if scale is not None:
-        bare = bare[: scale.start()]
     value = _value(bare)
     if value is None:
         return None
-    if scale is not None and isinstance(value, Fraction):
-        value *= SCALES[scale[1].casefold()]
     return Quantity(value, significant(bare), measured.units, percent is not None)
 
 
@@ -114,10 +109,11 @@ def unit_factor(
     want: tuple[units.Unit, ...], have: tuple[units.Unit, ...], rules: Rules
 ) -> Fraction | None:
     """Returns what an answer's number is multiplied with to be in the ground truth's unit. None
-    where the two do not measure the same: words that are no unit are none of metres either."""
-    want = tuple(unit for unit in want if unit != units.COUNTED)
-    if not want or not have:
-        return None if want and rules.units == "strict" else Fraction(1)
+    where the two do not measure the same: words that are no unit are no metres, on either side."""
+    counted = want == (units.COUNTED,)
+    if not want or not have or (counted and not any(map(units.is_known, have))):
+        strict = rules.units == "strict" and want and not counted
+        return None if strict or any(map(units.is_unclear, want + have)) else Fraction(1)
     for one in want:
         for other in have:
             if one.kinds == other.kinds:
@@ -188,7 +184,7 @@ def _value(text: str) -> Value | None:
 def _unwrapped(text: str) -> str:
     """Returns a text without separators of digits and without what marks a number as text."""
     text = re.sub(r"\A\s*\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]*)\}\s*\Z", r"\1", text)
-    text = SCALE_TEXT.sub(r" \1", text.strip())
+    text = text.strip()
     if text.startswith("$") and text.endswith("$"):
         text = text.strip("$")
     text = without_full_stop(text.replace("{,}", ",").replace(",\\!", ","))

@@ -10,41 +10,59 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.notation import GREEK
+from tfgrpo.domains.mathematics.number_words import LATEX, UNCLEAR
+from tfgrpo.domains.mathematics.number_words import WORD as SCALE
 
 TABLE = {
     "length": {
         "micron": "1e-6", "in inch inche": "0.0254", "ft foot feet": "0.3048", "yd yard": "0.9144",
         "mi mile": "1609.344", "AU": "149597870700", "ly light-year": "9460730472580800",
+        "fathom": "1.8288", "мм": "1/1000", "см": "1/100", "км": "1000", "м": "1",
     },
     "mass": {
-        "tonne": "1000", "lb pound-mass": "0.45359237", "oz ounce": "0.028349523125",
-        "u dalton amu": "1.66053906660e-27",
+        "tonne": "1000", "lb pound-mass pound": "0.45359237", "oz ounce": "0.028349523125",
+        "u dalton amu": "1.66053906660e-27", "stone": "6.35029318", "gm г": "1/1000", "mcg": "1e-9",
+        "кг": "1",
     },
+    "tons": {"ton": "1", "lb pound": "1/2000"},
     "time": {
-        "minute min minuten minuto": "60", "h hour hr stunde stunden heure hora": "3600",
-        "day tag tage jour dia": "86400", "week woche wochen semaine semana": "604800",
+        "minute min minuten minuto": "60", "h hour hr std stunde stunden heure hora": "3600",
+        "day tag tage jour dia": "86400", "week wk woche wochen semaine semana": "604800",
+        "fortnight": "1209600", "с сек": "1", "мин минут минуты": "60", "ч час часа часов": "3600",
     },
-    "length^3": {"l": "1/1000", "ml": "1/1000000", "gallon": "0.003785411784"},
-    "length time^-1": {"mph": "0.44704", "kmh kph kmph": "5/18"},
-    "years": {"month monat monate mois mes meses": "1/12", "year yr jahr jahre ans ano": "1"},
+    "length^2": {"sqm": "1", "sqft": "0.09290304"},
+    "length^3": {
+        "l л": "1/1000", "ml мл cc ccm": "1/1000000", "gallon": "0.003785411784",
+        "quart": "0.000946352946", "pint": "0.000473176473", "cup": "0.0002365882365",
+        "tbsp tablespoon": "0.00001478676478125", "tsp teaspoon": "0.00000492892159375",
+    },
+    "length time^-1": {"mph": "0.44704", "kmh kph kmph": "5/18", "mps": "1", "knot": "463/900"},
+    "years": {
+        "month monat monate mois mes meses": "1/12", "year yr jahr jahre ans ano": "1",
+        "decade": "10", "century centurie": "100",
+    },
     "dollars": {"cent": "1/100", "dollar buck usd": "1"},
-    "pounds": {"pence penny": "1/100", "gbp": "1"}, "euros": {"euro eur": "1"},
+    "pounds": {"pence penny": "1/100", "gbp pound": "1"}, "euros": {"euro eur": "1"},
     "yen": {"yen jpy": "1"}, "yuan": {"yuan cny rmb": "1"}, "rupees": {"rupee inr": "1"},
-    "won": {"won krw": "1"}, "roubles": {"rouble ruble rub": "1"}, "francs": {"franc chf": "1"},
+    "won": {"won krw": "1"}, "roubles": {"rouble ruble rub рублей рубля руб": "1"},
+    "francs": {"franc chf": "1"},
     "degrees": {"degree deg grad degre grado": "1"}, "radians": {"radian rad": "1"},
     "turns": {"rev revolution turn": "1"}, "parts": {"ppm": "1e-6", "ppb": "1e-9"},
     "level": {"dB decibel": "1"}, "celsius": {"celsius": "1"}, "fahrenheit": {"fahrenheit": "1"},
-}  # fmt: skip
-"""What is measured, as kinds with their powers → words → the size of one."""
+} | {f"!{word}": {word: "1"} for word in UNCLEAR}  # fmt: skip
+"""What is measured, as kinds with their powers → words → the size of one. Pounds are money, mass,
+and a share of a ton, which is no other mass: there are three tons. A word that may be a number is
+of a kind of its own."""
 SI = {
-    "length": {"m meter metre metro": "1"},
-    "mass": {"g gram gramm gramme gramo": "1/1000"},
+    "length": {"m meter metre metro метр метра метров μέτρα μέτρο": "1"},
+    "mass": {"g gram gramm gramme gramo грамм граммов": "1/1000"},
     "time": {"s second sec sekunde sekunden seconde segundo": "1"},
     "current": {"A ampere amp": "1"}, "kelvin": {"K kelvin": "1"}, "amount": {"mol mole": "1"},
     "light": {"cd candela": "1", "lm lumen": "1"}, "length^3": {"L liter litre litro": "1/1000"},
@@ -75,8 +93,8 @@ SI = {
 """Units with prefixes: a symbol, whose case counts, and its words."""
 PREFIXES = {
     "p pico": "1e-12", "n nano": "1e-9", "u micro": "1e-6", "m milli mili": "1e-3",
-    "c centi zenti": "1e-2", "d deci": "1e-1", "k kilo": "1e3", "M mega": "1e6", "G giga": "1e9",
-    "T tera": "1e12",
+    "c centi zenti санти": "1e-2", "d deci": "1e-1", "k kilo кило": "1e3", "K": "1e3",
+    "M mega": "1e6", "G giga": "1e9", "T tera": "1e12",
 }  # fmt: skip
 FORMULA_WORD = re.compile(
     r"mod|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|log|exp|sqrt|gcd|lcm|max|min|det|pct|percent"
@@ -85,7 +103,11 @@ FORMULA_WORD = re.compile(
 )
 """Words that are part of a formula."""
 CHANGES = re.compile(
-    r"\b(?:hundred|[tmb]\w*illion|thousand|dozen|minus|plus|times|over|or|and|not|is|to)\b", re.I
+    rf"\b(?:{SCALE}|(?:{'|'.join(word for word in LATEX if word.endswith(('ths', 'rds', 'al')))}"
+    r"|minus|plus|times|over|or|and|not|is|to|und|oder|et|ou|y|и|или|below|above|under|negative"
+    r"|doubled|tripled|halved|al (?:cuadrado|cubo)|au (?:carré|cube)|zum quadrat"
+    r"|больше|меньше|более|менее|половиной|hơn)\b)",
+    re.I,
 )
 """Words after a number that are more than what is counted."""
 SIGNS = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
@@ -93,14 +115,17 @@ SIGNS |= {"₹": "rupees", "₩": "won", "₽": "roubles"}
 CODES = {"USD": "dollars", "EUR": "euros", "GBP": "pounds", "JPY": "yen", "CNY": "yuan"}
 CODES |= {"INR": "rupees", "KRW": "won", "RUB": "roubles", "CHF": "francs"}
 MONEY = f"[{''.join(SIGNS)}]"
-LETTERS = frozenset("mgslhL")
+LETTERS = frozenset("mgslhLмгсл")
 POWERS = {"square": 2, "sq": 2, "cubic": 3, "squared": 2, "cubed": 3}
 
-WORD = "[a-zA-Z\u00c0-\u00ff]+"
-POWER = r"(?:\s*\^\s*\{?\s*-?[1-6]\s*\}?)?"
+WORD = "[a-zA-Z\u00c0-\u024f\u0370-\u04ff\u1e00-\u1eff]+"
+"""A word in Latin, Greek or Cyrillic letters."""
+POWER = r"(?:\s*\^\s*\{?\s*-?[1-6]\s*\}?|(?<=[mst])[23](?!\w))?"
+GLUED = re.compile(r"(?<=[mst])([23])(?!\w)")
+"""A power behind its unit: `m2`, `ft3`, `m/s2`."""
 ONE = rf"(?:(?:square|sq\.?|cubic)\s+)?{WORD}\.?{POWER}(?:\s+(?:squared|cubed)\b)?"
 END = re.compile(
-    rf"(?P<before>.*?[\d)}}\]!\w])(?P<blank>[\s~]*)(?P<unit>{ONE}(?:\s*(?:/|\bper\b)\s*{ONE})?)\Z",
+    rf"(?P<before>.*?[\d)}}\]!\w])(?P<blank>[\s~]*)(?P<unit>{ONE}(?:\s*(?:/|\bper\b|\\cdot)\s*{ONE})*)\Z",
     re.DOTALL,
 )
 FACE = r"\\(?:text|mathrm|mbox|textrm|textbf|textnormal|rm)\s*"
@@ -130,7 +155,7 @@ FLATTENED = (
     (re.compile(r"\\cdot|\\times|\\[,;:! ]|[~*\u00b7\u22c5]"), " "),
     (re.compile(r"\\%"), "%"),
     (re.compile(r"[{}$]"), ""),
-    (re.compile(r"\bdegrees?\s+(?=(?:celsius|fahrenheit|kelvin)\b)", re.I), ""),
+    (GLUED, r"^\1"),
 )  # fmt: skip
 """How a unit that is set as text becomes plain, in order."""
 FACTOR = re.compile(
@@ -150,7 +175,16 @@ SUFFIX = re.compile(
 )
 
 
-MICRO = re.compile("(?<=[\\d\\s~])[\u00b5\u03bc](?=[a-zA-Z])")
+SPOKEN = (
+    (re.compile("(?<=[\\d\\s~])[\u00b5\u03bc](?=[a-zA-Z])"), "u"),
+    (re.compile(r"\b(?:degrees?|grad)\s+(?=(?:celsius|fahrenheit|kelvin)\b)", re.I), ""),
+    (re.compile(r"\bmetric\s+ton(?=s?\b)", re.I), "tonne"),
+)
+"""What a unit is named beside one word, and that word."""
+MOMENT = re.compile(r"(?:[kM]?(?:N|J|Pa)|k[gW])\s*\\cdot")
+"""How a product of units begins that no symbols of a formula are taken for."""
+SUMMAND = rf"(\d+(?:\.\d+)?)\s*({WORD})\.?"
+SUM = re.compile(rf"{SUMMAND}(?:\s+(?:and\s+)?{SUMMAND}){{1,3}}")
 
 
 class Unit(NamedTuple):
@@ -164,9 +198,11 @@ def _one(kind: str) -> Unit:
     return Unit(frozenset({(kind, 1)}), Fraction(1))
 
 
-COUNTED = _one("what is counted")
+COUNTED = _one("?")
 """Words behind a number that are no unit: `12\\text{ marbles}`."""
+UNSURE = _one("!")
 NEUTRAL = re.compile(r"\bunits?\b", re.IGNORECASE)
+SYMBOLS_OF_GREEK = re.compile(r"[\u03b1-\u03c9]+")
 IN_FORMULA = re.compile(rf"(?:(?<![a-zA-Z])(?:[a-z]|{GREEK})(?![a-zA-Z])|[\W\d_])+")
 PRODUCT = re.compile(r"[a-z]{2}(?![a-zA-Z])")
 """Words behind a number that are part of the formula: `3+4\\,\\mathrm{i}`."""
@@ -180,22 +216,35 @@ class Measured(NamedTuple):
 
 
 @cache
-def _known() -> dict[str, Unit]:
-    known: dict[str, Unit] = {}
+def _known() -> dict[str, tuple[Unit, ...]]:
+    known: dict[str, tuple[Unit, ...]] = {}
     for kinds, sizes in (*TABLE.items(), *SI.items()):
         powers = (kind.partition("^") for kind in kinds.split())
         measured = frozenset((kind, int(power or 1)) for kind, _, power in powers)
         for words, size in sizes.items():
-            known |= dict.fromkeys(words.split(), Unit(measured, Fraction(size)))
+            for word in words.split():
+                known[word] = (*known.get(word, ()), Unit(measured, Fraction(size)))
+    for symbols, names, factor in _prefixed():
+        larger = tuple(unit._replace(size=unit.size * factor) for unit in known[symbols[1]])
+        for word in ("".join(symbols), *names):
+            known.setdefault(word, larger)
+    return known
+
+
+def _prefixed() -> Iterator[tuple[tuple[str, str], list[str], Fraction]]:
+    """Yields each prefix with each unit: their symbols, the names and the factor."""
     for prefix, factor in PREFIXES.items():
         short, *longs = prefix.split()
         for words in (words for sizes in SI.values() for words in sizes):
             symbol, *names = words.split()
-            unit = known[symbol]
-            larger = unit._replace(size=unit.size * Fraction(factor))
-            for word in (short + symbol, *map("".join, product(longs, names))):
-                known.setdefault(word, larger)
-    return known
+            yield (short, symbol), list(map("".join, product(longs, names))), Fraction(factor)
+
+
+@cache
+def _symbols() -> frozenset[str]:
+    return frozenset(
+        symbol for (short, one), _, _ in _prefixed() for symbol in (one, short + one)
+    ) - {"K" + one for (_, one), _, _ in _prefixed()}
 
 
 def split(text: str) -> Measured:
@@ -204,7 +253,9 @@ def split(text: str) -> Measured:
     text = text.strip()
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text.strip("$").strip()
-    text = FORMULA.sub(r"\1 \2", MICRO.sub("u", text))
+    for pattern, plain in SPOKEN:
+        text = pattern.sub(plain, text)
+    text = FORMULA.sub(r"\1 \2", text)
     currency = PREFIX.match(text)
     if currency is not None:
         kind = SIGNS[currency[2]] if currency[2] else CODES[currency[3]]
@@ -217,8 +268,8 @@ def split(text: str) -> Measured:
 def _end(text: str) -> Measured:
     degree = DEGREE.search(text)
     if degree is not None and degree.start():
-        name = {"C": "celsius", "F": "fahrenheit"}.get(degree["scale"] or "", "degrees")
-        return Measured(text[: degree.start()], (_unit(name),))
+        name = {"C": "celsius", "F": "fahrenheit"}.get(degree["scale"] or "", "degree")
+        return Measured(text[: degree.start()], _known()[name])
     sign = SUFFIX.search(text)
     if sign is not None:
         return Measured(text[: sign.start()], (_one(SIGNS[sign[1] or sign[2]]),))
@@ -238,6 +289,8 @@ def _in_text(text: str) -> Measured | None:
     if CHANGES.search(words) or re.search(r"\d", re.sub(r"\^\s*-?\d", "", words)):
         return None
     units = _leading(words, as_text=True)
+    if re.match(r"\\text\s*\{[MB]\s*\}", match["unit"]):
+        units = (*units, UNSURE)  # five million, where no blank stands before it
     if units:
         return Measured(match["before"], units)
     if not re.match(r"\(?[^\W\d_]", words):
@@ -255,16 +308,20 @@ def _in_words(text: str) -> Measured | None:
     if match is None:
         return None
     before, words = match["before"], match["unit"]
-    letter = re.fullmatch(r"[a-zA-Z](?:\^.*)?(?:/.*)?", words) is not None
+    letter = re.fullmatch(r"[^\W\d_](?:\^.*|[23])?(?:/.*)?", words) is not None
     number = re.search(r"[\d)}\]!]\Z", before)
     if letter and not (match["blank"] and re.search(r"\d\Z", before)):
         return None
     if number is None:
         return None
-    units = named(re.sub(r"[{}]", "", words))
+    moment = match["blank"] and MOMENT.match(words) is not None
+    if "\\cdot" in words and not moment:
+        return None
+    units = named(re.sub(r"[{}]|\\cdot", "", words), as_text=bool(moment))
     if units:
         return Measured(before, units)
-    plain = re.search(r"\d\Z", before) and re.fullmatch(rf"{WORD}(?<=...)", words)
+    plain = re.search(r"(?:\d|10\^\{\d+\})\Z", before) and re.fullmatch(rf"{WORD}(?<=...)", words)
+    plain = plain and not SYMBOLS_OF_GREEK.fullmatch(words)
     if match["blank"] and plain and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words)):
         return Measured(before, () if NEUTRAL.search(words) else (COUNTED,))
     return None
@@ -284,6 +341,7 @@ def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
     quotient = QUOTIENT.search(words) is not None
     units: list[tuple[Unit, ...]] = [(Unit(frozenset(), Fraction(1)),)]
     levels, over, at, known = [1], 1, 0, False
+    words = GLUED.sub(r"^\1", words)
     while at < len(words):
         match = FACTOR.match(words, at)
         if match is None:
@@ -313,19 +371,48 @@ def _word(word: str, as_text: bool) -> tuple[Unit, ...]:
     if len(word) == 1 and not as_text and word not in LETTERS:
         return ()
     if word in known:
-        return (known[word],)
-    lower = unicodedata.normalize("NFD", word.lower()).encode("ascii", "ignore").decode()
-    if lower in ("pound", "pounds"):
-        return _unit("gbp"), _unit("lb")
-    for form in (lower, lower.removesuffix("s")):
+        return known[word]
+    symbols = _symbols() if word.lower() != word else ()
+    for at in range(1, len(word)):
+        if word[:at] in symbols and word[at:] in symbols:
+            return (_product(known[word[:at]][0], known[word[at:]][0]),)
+    lower = word.lower()
+    bare = "".join(c for c in unicodedata.normalize("NFD", lower) if not unicodedata.combining(c))
+    for form in (lower, bare, lower.removesuffix("s"), bare.removesuffix("s")):
         if form in known and len(form) > 1:
-            return (known[form],)
+            return known[form]
     return ()
 
 
-def _unit(name: str) -> Unit:
-    known = _known()
-    return known.get(name) or known[name.removesuffix("s")]
+def is_known(unit: Unit) -> bool:
+    """Whether a unit has a size: what is counted has none."""
+    return any(kind[0] not in "?!" for kind, _ in unit.kinds)
+
+
+def is_unclear(unit: Unit) -> bool:
+    """Whether a word may be a part of the number, so that it does not stand on one side alone."""
+    return any(kind[0] == "!" for kind, _ in unit.kinds)
+
+
+def total(text: str) -> tuple[Fraction, Unit] | None:
+    """Returns the sum that a text is, in its last unit: `5 hours 30 minutes`, `5 ft 6 in`. Each
+    part is less than one of the unit before it."""
+    for pattern, plain in (*SPOKEN, *FLATTENED):
+        text = pattern.sub(plain, text)
+    if not SUM.fullmatch(text.strip()):
+        return None
+    parts = [(Fraction(n), named(word, as_text=True)) for n, word in re.findall(SUMMAND, text)]
+    kinds = set.intersection(*({unit.kinds for unit in units} for _, units in parts))
+    if len(kinds) != 1:
+        return None
+    sizes = [next(unit.size for unit in units if unit.kinds in kinds) for _, units in parts]
+    counts = [count for count, _ in parts]
+    if any(
+        n * size >= before for n, size, before in zip(counts[1:], sizes[1:], sizes, strict=False)
+    ):
+        return None
+    whole = sum((n * size for n, size in zip(counts, sizes, strict=True)), Fraction(0))
+    return whole / sizes[-1], Unit(kinds.pop(), sizes[-1])
 
 
 def _power(unit: Unit, power: int) -> Unit:
