@@ -184,6 +184,8 @@ SPOKEN = (
 MOMENT = re.compile(r"(?:[kM]?(?:N|J|Pa)|k[gW])\s*\\cdot")
 """How a product of units begins that no symbols of a formula are taken for."""
 SUMMAND = rf"(\d+(?:\.\d+)?)\s*({WORD})\.?"
+LONGEST = 200
+"""Characters of a sum of units, at most."""
 SUM = re.compile(rf"{SUMMAND}(?:\s+(?:and\s+)?{SUMMAND}){{1,3}}")
 
 
@@ -320,9 +322,14 @@ def _in_words(text: str) -> Measured | None:
     units = named(re.sub(r"[{}]|\\cdot", "", words), as_text=bool(moment))
     if units:
         return Measured(before, units)
-    plain = re.search(r"(?:\d|10\^\{\d+\})\Z", before) and re.fullmatch(rf"{WORD}(?<=...)", words)
-    plain = plain and not SYMBOLS_OF_GREEK.fullmatch(words)
-    if match["blank"] and plain and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words)):
+    after_number = re.search(r"(?:\d|10\^\{\d+\})\Z", before)
+    plain = re.fullmatch(rf"{WORD}(?<=...)", words) and not SYMBOLS_OF_GREEK.fullmatch(words)
+    if (
+        match["blank"]
+        and after_number
+        and plain
+        and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words))
+    ):
         return Measured(before, () if NEUTRAL.search(words) else (COUNTED,))
     return None
 
@@ -397,6 +404,8 @@ def is_unclear(unit: Unit) -> bool:
 def total(text: str) -> tuple[Fraction, Unit] | None:
     """Returns the sum that a text is, in its last unit: `5 hours 30 minutes`, `5 ft 6 in`. Each
     part is less than one of the unit before it."""
+    if len(text) > LONGEST:
+        return None
     for pattern, plain in (*SPOKEN, *FLATTENED):
         text = pattern.sub(plain, text)
     if not SUM.fullmatch(text.strip()):
