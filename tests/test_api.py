@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,10 +30,12 @@ from scripted import (
     teachable,
     write_problems,
 )
+from store_helpers import child, killed
 from waiting import until, until_so
 
 import tfgrpo
 from tfgrpo import api
+from tfgrpo.costs.accounts import cost_report
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError, row_lines
@@ -156,6 +159,81 @@ def test_a_second_call_is_refused_while_a_run_is_at_work(folder: Path) -> None:
     refused = [one for one in outcomes if isinstance(one, InvalidOperation)]
     assert len(refused) == 1, outcomes
     assert "running" in str(refused[0])
+
+
+EVALUATING = """
+import sys
+import tfgrpo
+base_url, store = sys.argv[1:]
+given = {"store": store, "base_url": base_url, "model": "m", "samples": 2}
+print(tfgrpo.evaluate_sync("heldout.jsonl", **given).mean)
+"""
+
+
+def evaluated_at_once(how: str, given: dict[str, Any]) -> list[float]:
+    """The means of one evaluation that is begun five times at once, and of a comparison with the
+    same library in it."""
+    if how == "processes":
+        base_url = given["base_url"]
+        processes = [child(EVALUATING, base_url, Path.cwd()) for _ in range(3)]
+        return [float(process.communicate(timeout=240)[0]) for process in processes]
+
+    async def cell() -> list[float]:
+        one = partial(tfgrpo.evaluate, "heldout.jsonl", **given)
+        comparison = tfgrpo.compare("v0", "HEAD", "heldout.jsonl", **given)
+        results = await asyncio.gather(comparison, *(one() for _ in range(5)))
+        return [result.mean for result in results[1:]]
+
+    async def in_threads() -> list[float]:
+        one = partial(tfgrpo.evaluate_sync, "heldout.jsonl", **given)
+        return [
+            scores.mean
+            for scores in await asyncio.gather(*(asyncio.to_thread(one) for _ in range(5)))
+        ]
+
+    return asyncio.run(in_threads() if how == "threads" else cell())
+
+
+@pytest.mark.parametrize("how", ["gather", "threads", "processes"])
+def test_an_evaluation_that_is_begun_several_times_at_once_is_paid_once(
+    folder: Path, how: str
+) -> None:
+    with ScriptedEndpoint(delay=0.05) as endpoint:
+        given = {"store": folder, "base_url": endpoint.base_url, "model": "m", "samples": 2}
+        with tfgrpo.Store.init(folder) as store:
+            store.commit("main", [tfgrpo.Operation("ADD", text=LESSON)], message="the lesson")
+        assert set(evaluated_at_once(how, given)) == {1.0}
+        asked = [json.dumps(request, sort_keys=True) for request in endpoint.requests]
+        assert len(asked) == len(set(asked)) == 6 * 2 * (2 if how == "gather" else 1)
+        with tfgrpo.Store.open(folder) as store:
+            assert cost_report(store, {}).total.usage.calls == len(asked)
+
+
+def test_an_evaluation_waits_for_one_that_is_killed_and_goes_on(folder: Path) -> None:
+    tfgrpo.Store.init(folder).close()
+    shown: list[str] = []
+    gone = threading.Event()
+
+    def silent(request: dict[str, Any]) -> str | Reply:
+        gone.wait(240)
+        return teachable(request)
+
+    with ScriptedEndpoint(silent) as endpoint:
+        given = {"store": folder, "base_url": endpoint.base_url, "model": "m", "samples": 2}
+        given["on_progress"] = lambda notice: shown.append(str(notice))
+
+        async def cell(first: subprocess.Popen[str]) -> None:
+            await until_so(lambda: endpoint.requests)
+            again = asyncio.create_task(tfgrpo.evaluate("heldout.jsonl", **given))
+            await until_so(lambda: any("waiting" in text for text in shown) or again.done())
+            assert not again.done()
+            first.kill()
+            gone.set()
+            await again
+
+        with killed(child(EVALUATING, endpoint.base_url, folder)) as first:
+            asyncio.run(cell(first))
+    assert "evaluating 12/12" in "".join(shown)
 
 
 def test_a_cancelled_run_is_recorded_and_resumes_without_asking_again(folder: Path) -> None:

@@ -91,6 +91,28 @@ def test_a_call_that_waited_is_not_sent_where_another_process_has_its_answer(
         assert calls.meter.replayed == 1
 
 
+def test_an_answer_that_another_process_had_first_is_on_record_as_paid(tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+
+    def script(_: dict[str, Any]) -> str:
+        both.wait(240)
+        return "fine"
+
+    answering = Numbered(script)
+    with (
+        ScriptedEndpoint(answering) as server,
+        opened_calls(tmp_path, server.base_url, shared=True) as calls,
+    ):
+        other = Calls(
+            calls.endpoint, calls._journal, calls._runs, CallConditions("tests", shared=True)
+        )
+        ours, theirs = together(calls, calls.ask(request()), other.ask(request()))
+        assert ours == theirs
+        connection = calls._runs._port.connection  # type: ignore[attr-defined]
+        rows = connection.execute("select prompt_tokens from journal").fetchall()
+    assert sorted(tokens for (tokens,) in rows) == [1, 2]
+
+
 def test_calls_that_begin_together_are_looked_up_in_one_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import environment
 from crew import prepare
-from scripted import ScriptedEndpoint, restless
+from scripted import ScriptedEndpoint, restless, write_problems
+from store_helpers import child
 from waiting import until, until_so
 
 from tfgrpo.learn.run import run_to_end
@@ -105,6 +106,30 @@ def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(
                 asyncio.run(drive())
             requests = len(server.requests)
     assert requests < 40
+
+
+EVALUATOR = """
+import os, sys
+import tfgrpo
+shared, folder, base_url = sys.argv[1:]
+os.chdir(folder)
+given = {"store": shared, "base_url": base_url, "model": "m", "samples": 2}
+print(tfgrpo.evaluate_sync("heldout.jsonl", **given).mean)
+"""
+
+
+def test_an_evaluation_on_two_machines_at_once_is_paid_once(shared: str, tmp_path: Path) -> None:
+    Store.init(shared).close()
+    with ScriptedEndpoint(restless, delay=0.05) as server:
+        evaluators = []
+        for name in ("ours", "theirs"):
+            folder = tmp_path / name
+            folder.mkdir()
+            write_problems(folder / "heldout.jsonl", 6)
+            evaluators.append(child(EVALUATOR, shared, folder, server.base_url))
+        means = {one.communicate(timeout=240) for one in evaluators}
+        assert len(means) == 1, means
+        assert len(server.requests) == 6 * 2
 
 
 def test_a_lock_is_free_at_once_when_it_is_given_back(shared: str) -> None:

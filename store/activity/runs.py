@@ -431,11 +431,15 @@ class Runs:
         """The file whose lock is held while a run of that name is not on record yet."""
         return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
 
+    def asking_path(self, name: str) -> Path:
+        """The file whose lock is held while answers are asked for that others may want as well."""
+        return anchor(self._path).parent / "locks" / f"asking-{name}.lock"
+
     @contextmanager
-    def hold(self, path: Path) -> Iterator[bool]:
-        """Tries to take the lock that a run's file stands for, on this machine and wherever else
+    def hold(self, path: Path, *, patience: float = process_lock.PATIENCE) -> Iterator[bool]:
+        """Tries to take the lock that such a file stands for, on this machine and wherever else
         the store is written to; yields whether it was taken. Raises StoreError."""
-        with process_lock.held(path) as free:
+        with process_lock.held(path, patience=patience) as free:
             if not free:
                 yield False
                 return

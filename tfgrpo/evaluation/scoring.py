@@ -1,10 +1,13 @@
 """Evaluation: how good libraries are on problems, sample by sample side by side, so that drift
-meets all alike. What is on record under the same conditions is read."""
+meets all alike. What is on record under the same conditions is read, and who wants what another
+process asks for at the moment waits for it."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +28,7 @@ from tfgrpo.rollout.attempt import RenderFailed, Rollout, attempt, failed, rende
 from tfgrpo.rollout.exact_rewards import is_exact
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings
-from tfgrpo.store.activity.runs import Evaluation, Run, Score
+from tfgrpo.store.activity.runs import Evaluation, Run, Runs, Score
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
@@ -33,6 +36,10 @@ from tfgrpo.tools.tool_call_record import ToolRecord
 
 Wanted: TypeAlias = tuple[Library, Problem, int]
 """An attempt that is wanted: the library in its prompt, the problem, the number of the sample."""
+AGAIN = 0.2
+"""Seconds after which locks that another evaluation holds are tried again."""
+LOCKS = 8
+"""How many locks a scope has at most: two libraries seldom share one."""
 
 
 @dataclass(slots=True)
@@ -41,6 +48,7 @@ class EvalProgress:
 
     total: int
     done: int = 0
+    waiting: bool = False
     meter: Meter = field(default_factory=Meter)
     started: float = field(default_factory=time.monotonic)
     on_change: Callable[[EvalProgress], None] | None = None
@@ -55,10 +63,21 @@ class EvalProgress:
     def count_attempt(self) -> None:
         """Notes that one more attempt is done."""
         self.done += 1
+        self._tell()
+
+    def wait(self, waiting: bool) -> None:
+        """Notes whether another evaluation is waited for, which asks for the same."""
+        if waiting != self.waiting:
+            self.waiting = waiting
+            self._tell()
+
+    def _tell(self) -> None:
         if self.on_change is not None:
             self.on_change(self)
 
     def __str__(self) -> str:
+        if self.waiting:
+            return "waiting for another evaluation, which asks for the same answers"
         return f"evaluating {self.done}/{self.total}: {describe_usage(self.meter)}"
 
     @property
@@ -224,16 +243,35 @@ async def _attempt_each(
         progress.count_attempt()
         return rollout
 
-    record = ToolRecord(session.journal, session.store.runs, scope=scope, run=run)
-    try:
-        async with equipped(
-            domain, settings, record, folder=session.folder, functions=session.functions
-        ) as (acting, _):
-            rollouts = await gather_all(attempt_once(*one) for one in wanted)
-    finally:
-        await policy.finish_in_flight()
-        await reflection.finish_in_flight()
-    return rollouts
+    runs = session.store.runs
+    record = ToolRecord(session.journal, runs, scope=scope, run=run)
+    tools = equipped(domain, settings, record, folder=session.folder, functions=session.functions)
+    async with _alone(runs, scope, {library for library, _, _ in wanted}, progress):
+        try:
+            async with tools as (acting, _):
+                return await gather_all(attempt_once(*one) for one in wanted)
+        finally:
+            await policy.finish_in_flight()
+            await reflection.finish_in_flight()
+
+
+@asynccontextmanager
+async def _alone(
+    runs: Runs, scope: str, libraries: Collection[Library], progress: EvalProgress
+) -> AsyncIterator[None]:
+    """Waits until nobody else asks for answers in a scope under one of these libraries: those are
+    in the journal then. Who is killed holds nothing."""
+    texts = [[e.text for e in library] for library in libraries]
+    numbers = sorted({digest([scope, one])[0] % LOCKS for one in texts})
+    paths = [runs.asking_path(f"{digest(scope).hex()[:24]}-{number}") for number in numbers]
+    while True:
+        with ExitStack() as stack:
+            if all(stack.enter_context(runs.hold(path, patience=0)) for path in paths):
+                progress.wait(False)
+                yield
+                return
+        progress.wait(True)
+        await asyncio.sleep(AGAIN)
 
 
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:

@@ -304,18 +304,24 @@ class Calls:
         except BaseException:
             wasted, call.wasted = call.wasted, []  # a try that still answers tells its own alone
             if wasted:  # nothing will be answered, and it is paid for all the same
-                key = digest(["tfgrpo.unusable", call.key.hex(), time.time_ns()])
-                lost = Answer("", "unusable", estimated=any(one.estimated for one in wasted))
-                self._start(self._record(call, key, lost, wasted))
+                self._start(self._record_unusable(call, wasted))
             raise
 
     async def _record(
         self, call: _Attempts, key: bytes, answer: Answer, wasted: Sequence[Answer]
-    ) -> None:
-        await self._journal.append(self._row(call, key, answer, wasted))
+    ) -> Call:
+        row = self._row(call, key, answer, wasted)
+        await self._journal.append(row)
         if self._budget:
             self._budget.record(call.unrecorded)
             call.unrecorded = 0
+        return row
+
+    async def _record_unusable(self, call: _Attempts, paid: Sequence[Answer]) -> None:
+        """Records what is paid for and answers nothing, under a key of its own."""
+        key = digest(["tfgrpo.unusable", call.key.hex(), time.time_ns()])
+        lost = Answer("", "unusable", estimated=any(one.estimated for one in paid))
+        await self._record(call, key, lost, paid)
 
     async def _retry(self, call: _Attempts) -> Answer:
         counted, late = 0, 0
@@ -402,15 +408,16 @@ class Calls:
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
             bill.unrecorded = bill.cost
-            await self._record(call, call.key, answer, call.wasted)
+            row = await self._record(call, call.key, answer, call.wasted)
+            there = self._runs.call(call.key) if self._conditions.shared else None
+            if there is not None and (there.time, there.answer) != (row.time, row.answer):
+                await self._record_unusable(call, [answer, *call.wasted])
+                answer = Answer(**there.answer)  # another process's, which was journalled first
             bill.unrecorded = 0
         finally:
             if self._budget:
                 self._budget.settle(reserved, bill.cost, bill.unrecorded)
-        there = self._runs.call(call.key) if self._conditions.shared else None
-        if there is None or there.answer == answer.journal_fields():
-            return answer
-        return Answer(**there.answer)  # another process's, which was journalled first
+        return answer
 
     async def _ask_member(
         self,
