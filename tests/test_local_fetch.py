@@ -390,7 +390,7 @@ def test_two_processes_fetch_it_once_and_both_get_it(hub_server: Hub, folder: Pa
     assert (folder / "noise.gguf").read_bytes() == WHOLE
 
 
-def test_the_cache_knows_verifies_and_removes(
+def test_the_cache_knows_and_removes(
     hub_server: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(MODELS, BASE.name, BASE)
@@ -404,13 +404,24 @@ def test_the_cache_knows_verifies_and_removes(
     fetch(BASE, folder)
     assert cache.has(BASE)
     assert cache.path(BASE).stat().st_size == BASE.bytes
-    assert cache.verify(BASE)
-    cache.path(BASE).write_bytes(b"x" + WHOLE[1:])
-    assert not cache.verify(BASE)
     assert cache.remove("noise") == BASE.bytes
     assert names(folder) == []
     with pytest.raises(LocalModelError, match="noise is not in"):
         cache.remove("noise")
+
+
+@pytest.mark.parametrize("content", [bytes(len(WHOLE)), b"x" + WHOLE[1:], WHOLE[:-1]])
+def test_a_file_that_is_not_the_model_is_fetched_again(
+    hub_server: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    folder.mkdir()
+    (folder / "noise.gguf").write_bytes(content)
+    os.utime(folder / "noise.gguf", (0, 0))  # whose being read is noted
+    assert fetch(BASE, folder).read_bytes() == WHOLE
+    assert hub_server.ranges == [None]
+    monkeypatch.setattr(hub_server, "status", 503)
+    assert fetch(BASE, folder).read_bytes() == WHOLE
+    assert ModelCache(folder).has(BASE)
 
 
 def test_a_model_that_is_being_fetched_is_not_removed_beneath_it(

@@ -54,12 +54,6 @@ class ModelCache:
         path = self.path(model)
         return path.is_file() and path.stat().st_size == model.bytes
 
-    def verify(self, model: LocalModel) -> bool:
-        """Whether the file of `model` still has its SHA-256. Reads all of it."""
-        if not self.has(model):
-            return False
-        return _sha256(self.path(model)) == model.sha256
-
     def remove(self, name: str) -> int:
         """Delete the model called `name` and what an unfinished fetch left; return the bytes freed.
         Raises LocalModelError when there is nothing, or while another process fetches it."""
@@ -79,8 +73,18 @@ class ModelCache:
 
 
 def check_weights(path: Path, model: str, sha256: str) -> None:
-    """Raise LocalModelError when a file of weights does not have that SHA-256. It is read again
-    only when its size or times have changed."""
+    """Raise LocalModelError when a file of weights does not have that SHA-256."""
+    if not is_whole(path, sha256):
+        name = model.removeprefix("local:")
+        raise LocalModelError(
+            f"{path} is not {name}: it was changed since it was fetched",
+            hint=f"tfgrpo model rm {name}, then tfgrpo model get {name}",
+        )
+
+
+def is_whole(path: Path, sha256: str) -> bool:
+    """Whether a file has that SHA-256. It is read again only when its size or times have changed.
+    Raises FileNotFoundError."""
     record = _record(path)
     status = path.stat()
     fingerprint = {
@@ -91,17 +95,14 @@ def check_weights(path: Path, model: str, sha256: str) -> None:
     }
     try:
         if json.loads(record.read_bytes()) == fingerprint:
-            return
+            return True
     except (OSError, ValueError, RecursionError):
         pass  # nobody has checked it, or what was kept cannot be read
     if _sha256(path) != sha256:
-        name = model.removeprefix("local:")
-        raise LocalModelError(
-            f"{path} is not {name}: it was changed since it was fetched",
-            hint=f"tfgrpo model rm {name}, then tfgrpo model get {name}",
-        )
+        return False
     with suppress(OSError):  # a folder that cannot be written to is checked again next time
         atomic_write.write(record, json.dumps(fingerprint))
+    return True
 
 
 def _record(path: Path) -> Path:

