@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tfgrpo.costs.prices import FREE, Price, PriceInvalid, find
+import tfgrpo
+from tfgrpo.costs.prices import FREE, ModelPrices, Price, PriceInvalid, find
+from tfgrpo.model.settings import ModelSettings
 
 
 def test_prices_of_the_settings_file_win_and_a_local_model_is_free() -> None:
@@ -53,6 +57,22 @@ def test_the_catalogue_is_asked_for_the_provider_at_the_address(
 )
 def test_a_price_that_is_not_known_for_sure_is_unknown(model: str, base_url: str | None) -> None:
     assert find(model, base_url, {}) is None
+
+
+@pytest.mark.parametrize("base_url", [None, "https://llm.example.com/v1"])
+def test_a_session_of_ones_own_has_the_prices_of_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_url: str | None
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    models = ModelSettings(model="gpt-4o-mini", base_url=base_url)
+
+    async def prices() -> ModelPrices:
+        with tfgrpo.Store.init(tmp_path) as store:
+            async with tfgrpo.open_session(store, models) as session:
+                return session.prices
+
+    price = find("gpt-4o-mini", base_url, {})
+    assert asyncio.run(prices()) == ModelPrices(price, price)
 
 
 def test_a_price_with_tiers_counts_as_below_the_first() -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
-from tfgrpo.costs.prices import FREE, ModelPrices
+from tfgrpo.costs.prices import ModelPrices, model_prices
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
@@ -103,11 +103,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How a session is opened beside its models: limits, money, tools. `on_note` is told of what
-    an endpoint turns out to be, a `shared` journal is waited for when it is away."""
+    """How a session is opened beside its models: limits, money, tools. Prices are those of the
+    catalogue unless others are given. `on_note` is told of what an endpoint turns out to be, a
+    `shared` journal is waited for when it is away."""
 
     limits: CallLimits = field(default_factory=CallLimits)
-    prices: ModelPrices = field(default_factory=lambda: ModelPrices(FREE, FREE))
+    prices: ModelPrices | None = None
     budget: Budget | None = None
     functions: Sequence[ToolFunction] = ()
     on_download: Download | None = None
@@ -182,7 +183,7 @@ async def open_session(
                     journal,
                     endpoints,
                     verifier,
-                    options.prices,
+                    options.prices or model_prices(models, {}),
                     options.budget,
                     functions=tuple(options.functions),
                     shared=options.shared,
