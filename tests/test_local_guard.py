@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 from tfgrpo.local import cache
 from tfgrpo.local.model_list import LocalModelError
@@ -155,9 +158,53 @@ def test_the_engines_own_socket_is_where_no_other_user_can_look(
 ) -> None:
     (room,) = (path for path in rooms.iterdir() if path.is_dir())
     assert room.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in room.iterdir()] == ["engine.sock"]
+    assert sorted(path.name for path in room.iterdir()) == ["engine.log", "engine.sock"]
     server.stop()
     assert list(rooms.iterdir()) == []
+
+
+@posix
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_server_that_was_ended_by_others(
+    server: LocalServer, rooms: Path, by: int
+) -> None:
+    os.kill(server.pid, by)
+    server.wait()
+    server.stop()
+    assert list(rooms.iterdir()) == []
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from tfgrpo.local.model_server import LocalServer, ServerOptions
+command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
+server = LocalServer(Path(sys.argv[1]), "noise", ServerOptions(command=command))
+print(server.pid, flush=True)
+time.sleep(240)
+"""
+
+
+@posix
+@pytest.mark.parametrize("alone", [True, False])
+def test_nothing_is_left_of_a_server_whose_parent_is_killed(
+    rooms: Path, weights: Path, alone: bool
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-P", "-c", PARENT, str(weights)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        pid = int(parent.stdout.readline())
+    if not alone:
+        os.kill(pid, signal.SIGKILL)
+    parent.kill()
+    parent.wait()
+    if not alone:  # whoever starts a model next clears up
+        assert list(rooms.iterdir())
+        command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
+        LocalServer(weights, "noise", ServerOptions(command=command)).stop()
+    until(lambda: not list(rooms.iterdir()))
 
 
 @posix

@@ -33,7 +33,7 @@ from tfgrpo.local import model_process as child
 
 kind = sys.argv[1]
 options = child.arguments(sys.argv[2:])
-child.end_with_parent(options.parent)
+child.end_with_parent(options.parent, options.room)
 print("first words of the log", file=sys.stderr, flush=True)
 if kind == "dies":
     sys.exit("the weights are unreadable")

@@ -17,12 +17,10 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
@@ -115,6 +113,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--context", type=int, required=True, help="tokens per slot")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True, help="end with this process")
+    parser.add_argument("--room", required=True, help="a folder that goes with the parent")
     return parser.parse_args(argv)
 
 
@@ -126,12 +125,11 @@ def read_key() -> str:
     return line.decode("ascii")
 
 
-def end_with_parent(parent: int, rooms: Sequence[Path] = ()) -> None:
-    """End this process, and remove `rooms`, when standard input ends or `parent` is not ours."""
+def end_with_parent(parent: int, room: str) -> None:
+    """End this process, and remove `room`, when standard input ends or `parent` is not ours."""
 
     def end() -> None:
-        for room in rooms:
-            shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(room, ignore_errors=True)
         os._exit(0)
 
     def read_to_end() -> None:
@@ -154,19 +152,16 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = arguments()
     key = read_key()
-    room = Path(tempfile.mkdtemp(prefix="tfgrpo-")) if _GUARDED else None
-    end_with_parent(options.parent, [room] if room else [])
+    end_with_parent(options.parent, options.room)
     announce = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        listener = _listen(options.port) if room else None
-        if room:
+        listener = _listen(options.port) if _GUARDED else None
+        if listener is not None:
             options.model = os.path.abspath(options.model)
-            os.chdir(room)  # the path of a socket cannot be as long as that of a folder
+            os.chdir(options.room)  # the path of a socket cannot be as long as that of a folder
         server = _start(options, key)
     except (RuntimeError, OSError) as error:  # the engine's; it has logged why
-        if room:
-            shutil.rmtree(room, ignore_errors=True)
         sys.exit(str(error))
     if listener is not None:
         port = listener.getsockname()[1]

@@ -15,26 +15,28 @@ import importlib.util
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 from tfgrpo.local.cache import check_weights
 from tfgrpo.local.model_list import LocalModelError
-from tfgrpo.store import child_processes
+from tfgrpo.store import atomic_write, child_processes
 from tfgrpo.store.errors import install_hint
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0
 _LOG_LINES = 8
+_ROOM = "tfgrpo-local-"
 
 
 def available_cpus() -> int:
@@ -55,8 +57,8 @@ def available_cpus() -> int:
 class ServerOptions:
     """How a local model is served: `n_parallel` requests at once, each in a context of `context`
     tokens (prompt and answer together), by `threads` (the available CPUs) at `port` (any free one).
-    The engine's output goes to `log`, by default to a temporary file that is deleted when the
-    server stops. It has to be ready within `ready_timeout` seconds. `command` replaces the program
+    The engine's output goes to `log`, by default to a temporary file that stays where a start
+    failed. It has to be ready within `ready_timeout` seconds. `command` replaces the program
     that is started. `sha256` is what the weights have to be."""
 
     n_parallel: int = 8
@@ -94,28 +96,29 @@ class LocalServer:
             command = child_processes.python("-m", "tfgrpo.local.model_process")
         self.model = model
         self.key = secrets.token_urlsafe(24)
-        self._temporary_log = options.log is None
-        self.log = options.log or _new_log(model)
-        arguments: dict[str, object] = {
-            "--model": path,
-            "--alias": model,
-            "--port": options.port,
-            "--slots": options.n_parallel,
-            "--context": options.context,
-            "--threads": options.threads or available_cpus(),
-            "--parent": os.getpid(),
-        }
-        line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
-        self._process = _spawn(line, self.log)
-        try:
+        with ExitStack() as stack:
+            room = stack.enter_context(_room())
+            self.log = options.log or room / "engine.log"
+            self._kept_log = options.log
+            arguments: dict[str, object] = {
+                "--model": path,
+                "--alias": model,
+                "--port": options.port,
+                "--slots": options.n_parallel,
+                "--context": options.context,
+                "--threads": options.threads or available_cpus(),
+                "--parent": os.getpid(),
+                "--room": room,
+            }
+            line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
+            self._process = _spawn(line, self.log)
+            stack.callback(self._end)
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
                 self._process.stdin.write(f"{self.key}\n".encode("ascii"))
                 self._process.stdin.flush()
             self.port = self._wait_until_ready(options.port, options.ready_timeout)
-        except BaseException:
-            self._end()
-            raise
+            self._stack = stack.pop_all()
 
     @property
     def base_url(self) -> str:
@@ -138,10 +141,7 @@ class LocalServer:
 
     def stop(self) -> None:
         """End the child. Answers in flight are lost; stopping twice does no harm."""
-        ended_before = not self.running
-        self._end()
-        if self._temporary_log and not ended_before:
-            self.log.unlink(missing_ok=True)
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +176,7 @@ class LocalServer:
             time.sleep(_POLL_SECONDS)
         raise LocalModelError(
             f"{self.model} was not ready after {timeout:.0f} s:\n{_tail(self.log)}",
-            hint=f"the full log is {self.log}",
+            hint=f"the full log is {self._keep_log()}",
         )
 
     def _died(self, wanted_port: int) -> LocalModelError:
@@ -188,8 +188,17 @@ class LocalServer:
         return LocalModelError(
             f"the server for {self.model} ended with code {self._process.returncode} "
             f"before it was ready:\n{_tail(self.log)}",
-            hint=f"the full log is {self.log}",
+            hint=f"the full log is {self._keep_log()}",
         )
+
+    def _keep_log(self) -> Path:
+        """The log under a name that stays, for whoever is told of it."""
+        if self._kept_log is None:
+            descriptor, name = tempfile.mkstemp(prefix=f"tfgrpo-{self.model}-", suffix=".log")
+            os.close(descriptor)
+            shutil.copyfile(self.log, name)
+            self._kept_log = Path(name)
+        return self._kept_log
 
 
 def serve_forever(
@@ -210,10 +219,17 @@ def serve_forever(
             return 0
 
 
-def _new_log(model: str) -> Path:
-    descriptor, name = tempfile.mkstemp(prefix=f"tfgrpo-{model}-", suffix=".log")
-    os.close(descriptor)
-    return Path(name)
+@contextmanager
+def _room() -> Iterator[Path]:
+    """Makes a folder for a log and a socket. It goes with the block, and where that is killed with
+    the child or with the next model that is started."""
+    within = tempfile.gettempdir()
+    atomic_write.sweep(within, _ROOM, shutil.rmtree)
+    with atomic_write.held_folder(Path(within), _ROOM) as room:
+        try:
+            yield room
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
 
 
 def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
