@@ -127,6 +127,14 @@ def _query(text: str) -> str:
     return f"?{text}" if text else ""
 
 
+def without_password(text: str) -> str:
+    """A text for people, in which no address has a user and a password: it may be of a kind that
+    nothing here takes."""
+    import re
+
+    return re.sub(r"(?<=:/)(/?)[^\s/?#]*@", r"\1***@", text)
+
+
 def _checked(place: Path | str) -> Path | str:
     with suppress(UnicodeEncodeError):
         if isinstance(place, str | os.PathLike) and b"\0" not in os.fsencode(place):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -220,3 +221,45 @@ def test_a_key_in_every_field_of_every_answer_reaches_no_file(
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(b"boxed" in path.read_bytes() for path in written)
     assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+
+
+HIDDEN = "hunter2-of-the-proxy"
+WHERE = f"//ada:{HIDDEN}@127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("log", {"TFGRPO_STORE": f"mysql:{WHERE}/db"}),
+        (f"--store postgresql+psycopg:{WHERE}/db log", {}),
+        (f"proxy --port 0 --upstream http:{WHERE}/v1", {}),
+        (f"proxy --port 0 --upstream http:{WHERE}x/v1", {}),
+        ("model check --model m", {"OPENAI_BASE_URL": f"http:{WHERE}/v1"}),
+        ("verify cases.jsonl --domain rubric", {"OPENAI_BASE_URL": f"http:{WHERE}/v1"}),
+        ("model get smollm2-135m", {"HF_ENDPOINT": f"http:{WHERE}"}),
+        ("model get smollm2-135m", {"HF_ENDPOINT": f"http://127.0.0.1:9/?token={HIDDEN}"}),
+        ("train p.jsonl", {}),
+        ("trust --show", {}),
+    ],
+)
+def test_a_password_in_an_address_is_never_printed(
+    cli: Cli, tmp_path: Path, command: str, named: dict[str, str]
+) -> None:
+    cli("init")
+    toml = f'[model]\nmodel = "m"\nbase_url = "http:{WHERE}/v1"\n'
+    if not named and "--" not in command.removesuffix("--show"):
+        (tmp_path / "tfgrpo.toml").write_text(toml)
+    (tmp_path / "p.jsonl").write_text('{"problem": "1 + 1?", "answer": 2}\n')
+    (tmp_path / "cases.jsonl").write_text('{"gold": "5", "pred": "5"}\n')
+    (tmp_path / "models").mkdir()
+    env = {"PIP_NO_INDEX": "1", "TFGRPO_MODELS": str(tmp_path / "models"), **named}
+    done = cli(*command.split(), ok=False, env=env)
+    assert HIDDEN not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert command == "trust --show" or done.returncode
+
+
+def test_an_address_of_a_store_without_a_scheme_of_ours_is_told_without_its_password() -> None:
+    with pytest.raises(tfgrpo.TfgrpoError) as caught:
+        tfgrpo.evaluate_sync("p.jsonl", store=f"mysql:{WHERE}/db")
+    assert HIDDEN not in f"{caught.value}{caught.value.hint}"

@@ -38,7 +38,14 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.settings import is_count
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.traffic import CallFilter
-from tfgrpo.store.address import anchor, find, is_address, project_root, store_path
+from tfgrpo.store.address import (
+    anchor,
+    find,
+    is_address,
+    project_root,
+    store_path,
+    without_password,
+)
 from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
@@ -460,8 +467,9 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
         except StoreError:
             path = store_path(Path.cwd())
     if not make and not is_there(path):
+        there = without_password(str(path))
         raise StoreError(
-            f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
+            f"no store at {there}", hint="create one with `tfgrpo init` or tfgrpo.train"
         )
     return path, partial(default_author, str(project_root(path)))
 

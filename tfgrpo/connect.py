@@ -28,6 +28,7 @@ from tfgrpo.model.http_connection import (
 from tfgrpo.model.providers import OPENAI_ADDRESS, key_for, provider_at, unsent_key
 from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
+from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
@@ -149,7 +150,8 @@ def named_models(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What settings (the first of `layers` that has a value) leave open of which models are
     asked where, as winning settings, and what to say of it. An address without a model, or the
-    first `listed` endpoint, is asked what it serves. Raises ModelsUnknown and EndpointError."""
+    first `listed` endpoint, is asked what it serves. Raises SettingsError for an address of the
+    environment that cannot be one, ModelsUnknown and EndpointError."""
     ordered = [{k.replace("-", "_"): v for k, v in x.items() if v is not None} for x in layers]
 
     def first(name: str) -> tuple[int, Any]:
@@ -200,6 +202,11 @@ def named_models(
         ]
         wanted = [f"{prefix}base_url" for prefix in prefixes if prefix == "" or "" not in prefixes]
         addresses = {name: address for name in wanted if first(name)[1] is None}
+        if addresses and not are_settings(base_url=address):
+            raise SettingsError(
+                f"the address in {OPENAI_ADDRESS} cannot be asked",
+                hint="it begins with http:// or https://, and has no password and no query",
+            )
         notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
         models |= addresses
     endpoint = models.get("base_url", base_url)

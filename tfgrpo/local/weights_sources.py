@@ -66,8 +66,13 @@ class _HttpsHandler(urllib.request.HTTPSHandler):
 
 
 def address(model: LocalModel) -> str:
-    """Where the hub keeps `model`; HF_ENDPOINT replaces the hub's own address."""
+    """Where the hub keeps `model`; HF_ENDPOINT replaces the hub's own address. Raises
+    SourceUnavailable for one with a password or a query, which errors would tell."""
     base = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    if re.search("[@?#]", base):
+        raise SourceUnavailable(
+            "the address in HF_ENDPOINT has a password or a query", hint="leave it out"
+        )
     return f"{base.rstrip('/')}/{model.hub_repo}/resolve/main/{model.hub_file}"
 
 

@@ -22,6 +22,7 @@ from tfgrpo.data import datasets
 from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.model.providers import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
+from tfgrpo.store.address import without_password
 
 PARTS = {
     "reward": "tfgrpo.rewards",
@@ -115,8 +116,9 @@ class Permissions:
 
 
 def plain(value: object) -> str:
-    """A value of a stranger's as a text that can be read, on one line and whole."""
-    text = str(value)
+    """A value of a stranger's as a text that can be read, on one line and whole but for a
+    password in an address."""
+    text = without_password(str(value))
     return text if text.isprintable() and text.isascii() else ascii(text)
 
 
