@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from tfgrpo.store.records import Op
+from tfgrpo.terminal_safe import aligned, break_before, cells, fitting, safe_row, shown_in_json
 from tfgrpo.terminal_safe import shown as shown
-from tfgrpo.terminal_safe import shown_in_json
 from tfgrpo.wording import age as age
 from tfgrpo.wording import inert_cell
 from tfgrpo.wording import iso as iso
@@ -148,18 +148,16 @@ def prompt_hidden(question: str) -> str:
 def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
     """Words as lines of the terminal's width, hung at `indent`, after `first`."""
     limit, lines = width(), []
-    current, room = first, limit - len(click.unstyle(first))
+    current, room = first, limit - cells(click.unstyle(first))
     hung = " " * indent
     fresh = True
     for word in line:
         text, glue, at, size = word.text, word.glue, 0, len(word.text)
         while at < size or not size:
             space = 0 if fresh or glue else 1
-            end = at + room - space
-            if end >= size:
-                end = size
-            else:  # as many of the words as have room, and one where none has
-                end = text.rfind(" ", at, end + 1) if end > at else -1
+            end = fitting(text, at, room - space)
+            if end < size:  # as many of the words as have room, and one where none has
+                end = break_before(text, at, end)
                 if end < 0 and not fresh and not glue:
                     lines.append(current)
                     current, room, space = hung, limit - indent, 0
@@ -170,8 +168,8 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
                     end = size if end < 0 else end
             piece = text[at:end]
             current += (" " if space else "") + word.styled(piece)
-            room -= space + end - at
-            at, size = end + 1, size or -1
+            room -= space + cells(piece)
+            at, size = end + text.startswith(" ", end), size or -1
             fresh = glue = False
     return [*lines, current]
 
@@ -369,13 +367,8 @@ def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
     """Rows as aligned columns; the last column is cut to the terminal's width."""
-    all_rows = [header, *([shown(" ".join(cell.splitlines())) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in all_rows) for i in range(len(header))]
-    lines = []
-    for number, row in enumerate(all_rows):
-        cells = [cell.ljust(w) for cell, w in zip(row[:-1], widths, strict=False)]
-        line = "  ".join([*cells, row[-1]]).rstrip()
-        if len(line) > width():
-            line = line[: width() - 1] + "…"
-        lines.append(style(line, bold=True) if number == 0 else line)
-    return lines
+    lines, limit = aligned([header, *map(safe_row, rows)]), width()
+    lines = [
+        one if cells(one) <= limit else one[: fitting(one, 0, limit - 1)] + "…" for one in lines
+    ]
+    return [style(lines[0], bold=True), *lines[1:]]

@@ -8,13 +8,17 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from conftest import Cli, environment
+from rich.cells import cell_len
+from rich.console import Console
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import App
+from tfgrpo.result_tables import View
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
@@ -144,6 +148,69 @@ def test_a_word_diff_that_is_paged_without_colours_has_marks(
     assert ("[-up.-]" in paged, "{+down.+}" in paged) == (marked, marked)
     assert ("\x1b[" in paged) is not marked
     assert "[-" not in "".join(changed()), "on the terminal itself colours are seen"
+
+
+WIDE = (
+    "時間は丸めないで、両方の日を数えてください。店が閉まる時刻も必ず伝えてください。",
+    "한 시간 단위로 계산하고 두 날을 모두 세어 주세요. 자물쇠도 꼭 가져오세요.",
+    "料金は hire 1 回ごとに計算する https://shop.example/料金表/2024 を見る",
+    "か\u3099き\u3099く\u3099け\u3099こ\u3099" * 6,
+    "🚲" * 30,
+    "Señales de tráfico: cafe\u0301 con leche, a las cinco de la tarde, sin falta.",
+)
+"""Texts whose letters take two columns each, or none."""
+
+
+@pytest.mark.parametrize("text", WIDE)
+def test_what_is_wide_is_wrapped_and_aligned_by_its_cells(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(printing, "width", lambda: 40)
+    lines = printing.wrapped(f"Say: {text}", first="G0 ", indent=4)
+    assert max(map(cell_len, lines)) <= 40
+    assert "".join(lines).replace(" ", "") == f"G0 Say: {text}".replace(" ", "")
+    assert not any(line.strip().startswith("\u3099") for line in lines)
+    short = text[:8]
+    rows = printing.table([(short, "| a"), ("x", "| " + text)], header=("text", "| more"))
+    assert max(map(cell_len, map(printing.click.unstyle, rows))) <= 40
+    view = View("title", ("text", "| more"), [(short, "| a"), ("x", "| b")])
+    for aligned in (rows, view.text().splitlines()[1:]):
+        plain = [printing.click.unstyle(line) for line in aligned]
+        assert len({cell_len(line[: line.index("|")]) for line in plain}) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no terminals to pretend")
+def test_no_line_of_wide_text_is_wider_than_its_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.init(tmp_path / ".tfgrpo" / "store.db", author="健") as store:
+        for text in WIDE:
+            store.commit("main", [Operation("ADD", text=text, reason=text)], message=text)
+    verbs = ["log -p", "log --oneline", "show", "diff v0 HEAD", "reflog", "branch -v", "blame"]
+    near, far = os.openpty()
+    command = [sys.executable, "-c", SCRIPT.format(verbs=verbs)]
+    process = subprocess.Popen(command, stdout=far, stderr=far, env=environment(COLUMNS="40"))
+    os.close(far)
+    told = b""
+    with suppress(OSError):
+        while chunk := os.read(near, 65536):
+            told += chunk
+    os.close(near)
+    assert process.wait() == 0
+    lines = COLOURS.sub("", told.decode()).replace("\r\n", "\n").splitlines()
+    assert len(lines) > 6 * len(WIDE)
+    assert [line for line in lines if cell_len(line) > 40 and not line.isascii()] == []
+
+
+def test_a_result_commands_nothing_in_any_of_its_forms() -> None:
+    view = View(HOSTILE, ("text", HOSTILE), [(HOSTILE, "a\nb")], [HOSTILE])
+    console = Console(record=True, width=400, file=StringIO())
+    console.print(view.rich())
+    for form in (view.text(), view.html(), console.export_text()):
+        left = form.replace("\n", "")
+        assert all(sign.isprintable() or sign in MARKS for sign in left), form
+        assert form.count("good\\x1b[31mred") == 4
 
 
 def test_colours_are_ours_alone() -> None:

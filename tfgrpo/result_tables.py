@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfgrpo.terminal_safe import shown
+from tfgrpo.terminal_safe import aligned, safe_row, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -15,22 +16,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A title, a table and lines below it. Cells are plain text."""
+    """A title, a table and lines below it, as plain text: what would command a terminal is shown,
+    whichever form it takes."""
 
     title: str
     header: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
+        put("title", shown(self.title))
+        put("header", safe_row(self.header))
+        put("rows", list(map(safe_row, self.rows)))
+        put("notes", list(map(shown, self.notes)))
+
     def text(self) -> str:
         """The view as plain lines."""
-        cells = [self.header, *self.rows] if self.rows else []
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in cells
-        ]
-        return "\n".join([self.title, *lines, *self.notes])
+        table = aligned([self.header, *self.rows]) if self.rows else []
+        return "\n".join([self.title, *table, *self.notes])
 
     def rich(self) -> RenderableType:
         """The view for a rich console."""
@@ -40,22 +44,22 @@ class View:
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for cell in self.header:
-            table.add_column(Text(shown(cell)))
+            table.add_column(Text(cell))
         for row in self.rows:
-            table.add_row(*(Text(shown(cell)) for cell in row))
-        title, notes = Text(shown(self.title), style="bold"), (Text(shown(n)) for n in self.notes)
+            table.add_row(*map(Text, row))
+        title, notes = Text(self.title, style="bold"), map(Text, self.notes)
         return Group(title, table, *notes) if self.rows else Group(title, *notes)
 
     def html(self) -> str:
         """The view as HTML; every text in it is escaped."""
-        head = "".join(f"<th>{escape(shown(cell))}</th>" for cell in self.header)
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        notes = "".join(f"<p>{escape(shown(note))}</p>" for note in self.notes)
-        return f"<p><b>{escape(shown(self.title))}</b></p>{table if self.rows else ''}{notes}"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<p><b>{escape(self.title)}</b></p>{table if self.rows else ''}{notes}"
 
 
 class Viewed:

@@ -1,9 +1,12 @@
-"""Texts of others as a terminal may have them: what would command it is shown, not done."""
+"""Texts of others as a terminal may have them: what would command it is shown, not done. Lines are
+as wide as the cells that their letters take: two each in Chinese, none for an accent put on top."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from functools import cache
 
 COMMANDING = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 """Characters that command a terminal, turn a line round or cannot be written: a pattern, compiled
@@ -17,6 +20,7 @@ UNSEEN = (
 )
 """Characters that nobody sees and a model reads: those that Unicode calls default ignorable, and
 annotations; marks of direction among Latin letters, which have one already, and in a row."""
+JOINER = "\u200d"
 _SCRIPTS = "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc]"
 _SYMBOLS = "[\u00a9\u00ae\u203c-\u329f\U0001f000-\U0001faff]"
 _HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -58,6 +62,57 @@ def unseen_in_words(text: str) -> str | None:
     tags = "".join(chr(ord(c) - 0xE0000) for c in hidden if 0xE0020 <= ord(c) < 0xE007F)
     count = f"{len(hidden)} invisible character{'s' if len(hidden) > 1 else ''}"
     return f"{count}, of which tags spell {tags[:200]!r}" if tags else count
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def fitting(text: str, at: int, room: int) -> int:
+    """How far a text goes from a place on that has room for so many cells."""
+    if text.isascii():
+        return min(at + max(room, 0), len(text))
+    end, size = at, len(text)
+    while end < size and (room := room - _cell(text[end])) >= 0:
+        end += 1
+    return end
+
+
+def break_before(text: str, at: int, end: int) -> int:
+    """Where a text that stands from a place on may go on in the next line, `end` at the latest: at
+    a space, or beside a wide character where a space is far; -1 for nowhere."""
+    space = text.rfind(" ", at, end + 1) if end > at else -1
+    if text.isascii() or space > (at + end) // 2:
+        return space
+    for place in range(end, max(at, space), -1):
+        before, after = text[place - 1], _cell(text[place])
+        if before != JOINER and after and 2 in (after, _cell(before)):
+            return place
+    return space
+
+
+def safe_row(row: Sequence[str]) -> list[str]:
+    """The cells of a table's row, each as one line that commands nothing."""
+    return [shown(" ".join(cell.splitlines())) for cell in row]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of as many cells each as lines, whose columns are as wide as their widest cell."""
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    padded = (
+        [one + " " * (w - cells(one)) for one, w in zip(row, widths, strict=True)] for row in rows
+    )
+    return ["  ".join(row).rstrip() for row in padded]
+
+
+@cache
+def _cell(character: str) -> int:
+    from unicodedata import category, east_asian_width
+
+    if category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
 
 
 def complain(line: str) -> None:
