@@ -96,7 +96,7 @@ def _cells(sums: Total) -> list[str]:
     prompts = (used.prompt_tokens, used.cached_tokens)
     numbers = (used.calls, used.calls + sums.retries, *prompts, used.completion_tokens)
     counts = [f"{n:,}" for n in (*numbers, used.reasoning_tokens)]
-    return [*counts, f"{used.seconds:,.0f}", dollars(sums)]
+    return [*counts, f"{used.seconds:,.0f}", sums.words]
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
@@ -107,13 +107,6 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> 
         columns[at] = tuple(cell.rjust(wide) for cell in cells)
     first, *others = zip(*columns, strict=True)
     return printing.table(others, header=first)
-
-
-def dollars(sums: Total) -> str:
-    """An amount as people read it, and whether something is missing in it."""
-    if not sums.unknown:
-        return money(sums.dollars)
-    return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
 
 
 def print_figures(estimate: RunEstimate | str, given: Given) -> None:

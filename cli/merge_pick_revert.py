@@ -35,7 +35,6 @@ def tried(
     """Tries a merge. Raises MergeConflict for what helps alone and harms together, unless a side is
     taken."""
     from tfgrpo.cli import options, train_prove
-    from tfgrpo.cli.cost import dollars
     from tfgrpo.display.measured_merge import changed_texts, figure_lines
     from tfgrpo.learn import prove as trials
 
@@ -77,7 +76,7 @@ def tried(
     object = {**figures, "calls": calls, "dollars": cost.known_dollars}
     notes = [
         *figure_lines(figures, texts),
-        f"{printing.plural(calls, 'call')}, {dollars(cost)}",
+        f"{printing.plural(calls, 'call')}, {cost.words}",
     ]
     return MergeTrial(merges.Measured(figures, frozenset(left_out)), notes, object)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import options, printing
-from tfgrpo.cli.cost import dollars, print_figures
+from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.flags import FORCE, JSON, flag, option
 from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import RUN, App, Given, pass_given
 from tfgrpo.store.errors import StoreError
-from tfgrpo.wording import span, with_bounds
+from tfgrpo.wording import span
 from tfgrpo.workers.queue import queue_address
 
 if TYPE_CHECKING:
@@ -265,20 +265,6 @@ def proof_object(proof: Proof) -> dict[str, object]:
 
 def show(app: App, proof: Proof) -> None:
     """Prints what a proof came to, and where it is."""
-    from tfgrpo.learn.prove import sorted_results
-
-    helps = [one for one in proof.tried if one.judged.verdict == "helps"]
-    rows = [
-        (one.judged.verdict, with_bounds(*one.judged[1:4]), str(one.judged.pairs), one.text)
-        for one in sorted_results(proof.tried)
-    ]
-    printing.emit(app, printing.table(rows, header=("verdict", "effect", "pairs", "experience")))
-    calls = printing.plural(proof.cost.usage.calls, "call")
-    printing.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
-    if not helps:
-        printing.echo("nothing was shown to help")
-        return
-    branch = proof.run.branch
-    printing.echo(f"{printing.plural(len(helps), 'experience')} on branch {branch}")
-    then = f"`tfgrpo merge {branch}` where your library lacks some of it"
-    printing.echo(f"next: `tfgrpo diff HEAD {branch}`, then {then}")
+    view = proof.view()
+    printing.emit(app, printing.table(view.rows, header=view.header))
+    printing.echo_each([view.title, *view.notes])

@@ -273,6 +273,10 @@ def test_python_proves_as_the_command_does(
     with Store.open(tmp_path) as store:
         assert [e.text for e in store.library(proof.run.branch)] == [HELPS]
     asked = len(mine.requests)
+    title, *_, last = str(proof).splitlines()
+    assert title.startswith(f"run {proof.run.name}: {proof.cost.usage.calls} call")
+    assert last.startswith(f"next: `tfgrpo diff HEAD {proof.run.branch}`")
+    assert proof._repr_html_().startswith(f"<p><b>run {proof.run.name}")
     again = tfgrpo.prove_sync(tmp_path / "card.md", rows, **model)
     assert (again.run.name, again.tried) == (proof.run.name, proof.tried)
     assert len(mine.requests) == asked, "what is on record is not asked again"

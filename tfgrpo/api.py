@@ -304,12 +304,12 @@ class _Request:
                 return stack.enter_context(Store.init(self._path, author=self._author))
 
             if there:
-                return ready_run(store, project, self._given(project, data), choice)
+                return ready_run(store, project, self._given(data), choice)
             with self._nothing_left():
-                check_settings(store, project, self._given(project, data, lambda rows: Path(ROWS)))
-                given = self._given(project, data)
+                check_settings(store, project, self._given(data, lambda rows: Path(ROWS)))
+                given = self._given(data)
                 ready = ready_run(store, project, given, choice, new_store=new_store)
-                self._given(project, data)  # another first call that failed may have had these rows
+                self._given(data)  # another first call that failed may have had these rows
                 return ready
 
     def _choice(self) -> RunChoice:
@@ -327,7 +327,7 @@ class _Request:
             stem = stem_of(path.stem if is_file else str(library))
             versions = () if is_file else (store.resolve(str(library)),)
             wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new))
-            plan = plan_trial(store, project, self._given(project, data), wanted)
+            plan = plan_trial(store, project, self._given(data), wanted)
             if is_file:
                 wanted = wanted._replace(versions=(bring_in(store, interchange.read(path), stem),))
             return ready_trial(store, project, plan, wanted)
@@ -339,13 +339,13 @@ class _Request:
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
             aside = Path(stack.enter_context(TemporaryDirectory(prefix="tfgrpo-rows-")))
-            given = self._given(project, data, partial(self._write_rows, aside=aside))
+            given = self._given(data, partial(self._write_rows, aside=aside))
             plan, run = plan_choice(store, project, given, choice)
             return estimate_run(store, plan, run)
 
     def settings(self, project: Project) -> dict[str, Any]:
         """The options as settings, without any data."""
-        values = self._given(project, None)
+        values = self._given(None)
         values.pop("data", None)
         return values
 
@@ -359,13 +359,11 @@ class _Request:
                 store,
                 project,
                 versions,
-                self._given(project, data),
+                self._given(data),
                 trained=[store.resolve(revision) for revision in trained],
             )
 
-    def _given(
-        self, project: Project, data: Data, write: Callable[[object], Path] | None = None
-    ) -> dict[str, Any]:
+    def _given(self, data: Data, write: Callable[[object], Path] | None = None) -> dict[str, Any]:
         """The options as settings; rows become a file beside the store, or where `write` says."""
         write = write or self._write_rows
         options = {**self._options, "data": data if data is not None else self._options.get("data")}

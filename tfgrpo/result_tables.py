@@ -43,11 +43,12 @@ class View:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for cell in self.header:
-            table.add_column(Text(cell))
+        for cell in map(Text, self.header):
+            table.add_column(cell)
         for row in self.rows:
             table.add_row(*map(Text, row))
-        title, notes = Text(self.title, style="bold"), map(Text, self.notes)
+        title, *notes = map(Text, (self.title, *self.notes))
+        title.stylize("bold")
         return Group(title, table, *notes) if self.rows else Group(title, *notes)
 
     def html(self) -> str:

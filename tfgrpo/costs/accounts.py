@@ -14,6 +14,7 @@ from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.activity.traffic import PricedCalls
 from tfgrpo.store.store import Store
+from tfgrpo.wording import money
 
 
 class Dollars:
@@ -72,6 +73,13 @@ class Total:
     def known_dollars(self) -> float | None:
         """The dollars; None where they leave something out."""
         return None if self.unknown else self.dollars
+
+    @property
+    def words(self) -> str:
+        """The dollars as people read them, and whether they leave something out."""
+        if not self.unknown:
+            return money(self.dollars)
+        return f"{money(self.dollars)} + unknown" if self.dollars else "unknown"
 
     def plus(self, cost: Cost) -> Total:
         """The sum with another cost."""

@@ -41,7 +41,6 @@ class Progress:
     decided: int = 0
     rewards: list[float] = field(default_factory=list)
     library: int = 0
-    late: int = 0
     workers: str = ""
     trial: EvalProgress | None = None
     started: float = field(default_factory=time.monotonic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, pre
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
+from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.run_problems import KINDS
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import TRIAL as POLICY
@@ -38,6 +39,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import ROOT, Experience, Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.trust.trusted_folders import remember_own
+from tfgrpo.wording import plural, with_bounds
 
 PROVE: Mapping[str, Any] = {"batch_size": 8, "group_size": 2, "epochs": 12}
 """One pair of attempts at each problem of a small step, so that a trial is looked at often."""
@@ -63,7 +65,8 @@ class Wanted(NamedTuple):
         return "measured" if len(self.versions) == 2 else "proved"
 
 
-class Proof(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Proof(Viewed):
     """What a trial came to: its run, what it says of each thing, and what it cost. `version` has
     what helps, where one library was proved."""
 
@@ -71,6 +74,20 @@ class Proof(NamedTuple):
     tried: tuple[Tried, ...]
     cost: Total
     version: Version | None = None
+
+    def view(self) -> View:
+        rows = [
+            (one.judged.verdict, with_bounds(*one.judged[1:4]), str(one.judged.pairs), one.text)
+            for one in sorted_results(self.tried)
+        ]
+        helps = sum(one.judged.verdict == "helps" for one in self.tried)
+        branch, notes = self.run.branch, ["nothing was shown to help"]
+        if helps:
+            then = f"`tfgrpo merge {branch}` where your library lacks some of it"
+            notes = [f"{plural(helps, 'experience')} on branch {branch}"]
+            notes.append(f"next: `tfgrpo diff HEAD {branch}`, then {then}")
+        title = f"run {self.run.name}: {plural(self.cost.usage.calls, 'call')}, {self.cost.words}"
+        return View(title, ("verdict", "effect", "pairs", "experience"), rows, notes)
 
 
 def plan_trial(store: Store, project: Project, given: Mapping[str, Any], wanted: Wanted) -> RunPlan:

@@ -99,7 +99,7 @@ class LocalServer:
         with ExitStack() as stack:
             room = stack.enter_context(_room())
             self.log = options.log or room / "engine.log"
-            self._kept_log = options.log
+            self._named_log = options.log
             arguments: dict[str, object] = {
                 "--model": path,
                 "--alias": model,
@@ -176,7 +176,7 @@ class LocalServer:
             time.sleep(_POLL_SECONDS)
         raise LocalModelError(
             f"{self.model} was not ready after {timeout:.0f} s:\n{_tail(self.log)}",
-            hint=f"the full log is {self._keep_log()}",
+            hint=f"the full log is {self._name_log()}",
         )
 
     def _died(self, wanted_port: int) -> LocalModelError:
@@ -188,17 +188,17 @@ class LocalServer:
         return LocalModelError(
             f"the server for {self.model} ended with code {self._process.returncode} "
             f"before it was ready:\n{_tail(self.log)}",
-            hint=f"the full log is {self._keep_log()}",
+            hint=f"the full log is {self._name_log()}",
         )
 
-    def _keep_log(self) -> Path:
+    def _name_log(self) -> Path:
         """The log under a name that stays, for whoever is told of it."""
-        if self._kept_log is None:
+        if self._named_log is None:
             descriptor, name = tempfile.mkstemp(prefix=f"tfgrpo-{self.model}-", suffix=".log")
             os.close(descriptor)
             shutil.copyfile(self.log, name)
-            self._kept_log = Path(name)
-        return self._kept_log
+            self._named_log = Path(name)
+        return self._named_log
 
 
 def serve_forever(

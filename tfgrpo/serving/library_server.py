@@ -442,9 +442,5 @@ class _Guarded:
         if scope["type"] == "http":
             given = [value for name, value in scope["headers"] if name == b"authorization"]
             if len(given) != 1 or not hmac.compare_digest(given[0], self._wanted):
-                headers = {
-                    "content-type": "text/plain",
-                    "www-authenticate": 'Bearer realm="tfgrpo"',
-                }
-                app = Response("the server's token is missing\n", 401, headers)
+                app = Response("the server's token is missing\n", 401, REFUSAL)
         await app(scope, receive, send)

@@ -64,15 +64,14 @@ class Sessions:
     def __init__(self, logins: Mapping[str, str], readers: Collection[str] = ()) -> None:
         self._secret = secrets.token_bytes(32)
         self._by_token = {
-            self._derived("token", token): (name, token in readers)
-            for token, name in logins.items()
+            self._derived(token): (name, token in readers) for token, name in logins.items()
         }
         self._by_key: dict[str, Session] = {}
 
     def begin(self, token: str) -> Session | None:
         """Returns a new session of a login token; None for one that nobody has. Tokens are compared
         as keyed digests."""
-        known = self._by_token.get(self._derived("token", token))
+        known = self._by_token.get(self._derived(token))
         if known is None:
             return None
         session = Session(secrets.token_hex(32), known[0], secrets.token_hex(32), known[1])
@@ -89,8 +88,8 @@ class Sessions:
         """Ends a session: its cookie stands for nobody any more."""
         self._by_key.pop(session.key, None)
 
-    def _derived(self, purpose: str, token: str) -> str:
-        message = f"{purpose}:{token}".encode(errors="replace")
+    def _derived(self, token: str) -> str:
+        message = token.encode(errors="replace")
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
 
