@@ -183,7 +183,7 @@ def generates(problem: Problem, context: AgentContext) -> Any:
         ("no-such-command --at all", "there is no command no-such-command for the agent"),
         ("./here.sh", "there is no command ./here.sh"),
         ("no_such_module:run", "cannot load the agent no_such_module:run"),
-        ("json:no_such_function", "the module json has no no_such_function"),
+        ("json:no_such_function", "module 'json' has no attribute 'no_such_function'"),
         ("json:JSONEncoder", "is no function"),
         (takes_one, "does not take a problem and a context"),
         (generates, "is a generator"),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import ROOT, Cli
+from conftest import ROOT, TFGRPO, Cli, environment
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import ScriptedEndpoint, comparison_of, stage
+from scripted import ScriptedEndpoint, comparison_of, stage, write_problems
 from store_helpers import fixed
 
 from tfgrpo.data.problems import Problem
@@ -642,16 +643,17 @@ def test_what_a_person_turned_down_is_not_proposed_again(make: Callable[..., Des
     assert "a person has turned it down" in reasons
 
 
-def test_a_rule_of_ones_own_is_a_policy_by_its_name(
-    make: Callable[..., Desk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page's own example."""
+def write_careful(folder: Path) -> None:
+    """Writes the module of docs/extending.md with a policy of one's own."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    (tmp_path / "my_policies.py").write_text(
-        page.split("<!-- file: my_policies.py -->\n```python\n")[1].split("```")[0]
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    code = page.split("<!-- file: my_policies.py -->\n```python\n")[1].split("```")[0]
+    (folder / "my_policies.py").write_text(code)
+
+
+def test_a_rule_of_ones_own_is_a_policy_by_its_name(make: Callable[..., Desk]) -> None:
+    """The page's own example, next to the store."""
     desk = make(policy="my_policies:Careful")
+    write_careful(desk.folder)
     desk.prepare()
     with ScriptedEndpoint(planted) as server:
         desk.train(server)
@@ -661,17 +663,42 @@ def test_a_rule_of_ones_own_is_a_policy_by_its_name(
     assert all(event.evidence and event.evidence["chance"] >= 0.99 for event in added)
 
 
+@pytest.mark.parametrize("folder", [".", "work"])
+def test_the_installed_program_finds_a_policy_here_and_next_to_the_store(
+    tmp_path: Path, folder: str
+) -> None:
+    """Why one step learns nothing is told as of a policy that measures."""
+    (work := tmp_path / "work").mkdir()
+    write_careful(tmp_path / folder)
+    write_problems(work / "data.jsonl", 3)
+    with ScriptedEndpoint(planted) as server:
+        more = ("--model", "m", "--base-url", server.base_url, "--policy", "my_policies:Careful")
+        more = (*more, "--epochs", "1", "--group-size", "9")
+        done = subprocess.run(
+            [TFGRPO, "--store", tmp_path / "store.db", "train", "data.jsonl", *more],
+            cwd=work,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+    assert not done.returncode, done.stderr
+    assert "a run of one step has none left to measure a lesson in" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("probatoin", "did you mean probation"),
         ("json:nothing", "cannot load"),
         ("json:loads", "is no"),
+        ("json.py:loads", "cannot load"),
+        ("trail", "there is no policy 'trail'$"),
     ],
 )
-def test_what_is_no_policy_is_told(name: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        find_policy(name)
+def test_what_is_no_policy_is_told(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as told:
+        find_policy(name, tmp_path)
+    assert "trial" not in str(told.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -284,3 +284,12 @@ def test_python_proves_as_the_command_does(
     assert {one["text"]: one["verdict"] for one in done["experiences"]} == found
     with pytest.raises(tfgrpo.TfgrpoError, match="nowhere"):
         tfgrpo.prove_sync("nowhere", rows, **model)
+
+
+def test_a_trial_of_nothing_is_refused_and_leaves_no_run(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "data.jsonl", 6)
+    with ScriptedEndpoint(planted) as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--policy", "trial")
+        one_line_error(cli("train", "data.jsonl", *where, ok=False), "something on trial", code=2)
+        assert not server.requests
+    assert not (tmp_path / ".tfgrpo").exists()

@@ -110,3 +110,13 @@ def test_what_was_measured_and_not_shown_to_help_is_not_said_to_be_no_lesson(
         several = cli("train", "problems.jsonl", *where, "3", "--epochs", "1", "--new").stdout
     assert "a run of one step has none left to measure a lesson in" in single
     assert "of 1 candidate none was shown to help" in several
+
+
+def test_attempts_that_are_neither_right_nor_wrong_are_not_called_so(
+    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    (tmp_path / "mine.py").write_text("def score(problem, response):\n    return 0.04\n")
+    (tmp_path / "problems.jsonl").write_text(problems(range(4)))
+    where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1")
+    told = cli("train", "problems.jsonl", "--domain", "math+reward=mine:score", *where).stdout
+    assert "in each of 4 groups all attempts had the same reward" in told

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
 from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
-from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, find_function, recordable
+from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, recordable
 from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import transcript
@@ -196,7 +196,9 @@ def _runner(
     if spec is None:
         return CommandAgent(settings, root, workspace)
     if not spec.startswith(OBJECT):
-        return FunctionAgent(find_function(spec, (Path.cwd(), root)), concurrency, spec)
+        places = (Path.cwd(), root)
+        function = base.load_named(spec, f"the agent {spec}", SettingsError, places)
+        return FunctionAgent(function, concurrency, spec)
     name = spec[len(OBJECT) :]
     if spec not in functions:
         raise SettingsError(

@@ -6,12 +6,9 @@ address leads nowhere from then on, so it can ask nothing more.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -239,30 +236,3 @@ def check_shape(function: object, name: str) -> None:
         return
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise SettingsError(f"the agent {name} is a generator, and gives no answer", hint=hint)
-
-
-def find_function(spec: str, folders: Sequence[Path]) -> Any:
-    """Returns the function that `module:function` names. Modules are looked for in `folders` too,
-    which are added to `sys.path`. Raises SettingsError."""
-    module, _, attribute = spec.partition(":")
-    for folder in map(str, folders):
-        if folder not in sys.path:
-            sys.path.append(folder)
-    try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
-            target: Any = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # whatever a module of the user's does
-        raise SettingsError(
-            f"cannot load the agent {spec}: {type(error).__name__}: {error}",
-            hint=f"name the module without its ending: {module.removesuffix('.py')}:{attribute}"
-            if module.endswith(".py")
-            else "write module:function, importable from the current folder",
-        ) from None
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise SettingsError(
-                f"the module {module} has no {attribute}",
-                hint=f"name a function of it: {module}:run, written `{SHAPE}`",
-            )
-        target = getattr(target, part)
-    return target

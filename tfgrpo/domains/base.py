@@ -308,6 +308,27 @@ class Domain:
         return prompt_templates.load(name, folder, own)
 
 
+def load_named(
+    place: str, what: str, error: type[TfgrpoError], folders: Sequence[Path] = ()
+) -> Any:
+    """Returns what `module:name` names. Modules are looked for in `folders` too, which are added to
+    `sys.path`, as worker processes import from there. Raises `error` where that cannot be had, and
+    any other TfgrpoError as it is."""
+    for folder in map(str, folders):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    try:
+        return imported(place)
+    except TfgrpoError:
+        raise
+    except (Exception, SystemExit) as raised:  # whatever a module of the user's does
+        module, _, name = place.partition(":")
+        hint = "write module:name, importable from the current folder"
+        if module.endswith(".py"):
+            hint = f"name the module without its ending: {module.removesuffix('.py')}:{name}"
+        raise error(f"cannot load {what}: {describe_error(raised)}", hint=hint) from None
+
+
 def imported(place: str) -> Any:
     """Returns what `module:name` names. Raises whatever the module does."""
     module, _, name = place.partition(":")

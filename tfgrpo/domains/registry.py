@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError, imported
+from tfgrpo.domains.base import Domain, DomainError, load_named
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.caller_functions import identity
 from tfgrpo.trust.permissions import PARTS, parts, split
@@ -68,23 +68,18 @@ def _folder(path: str) -> tuple[str, int]:
 
 def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
     """Returns the domain that a name stands for. `folders` are where modules of the user's are
-    looked for beside `sys.path`, to which they are added, as worker processes import from there
-    too. Raises DomainError."""
+    looked for beside `sys.path` (`base.load_named`). Raises DomainError."""
     spec, written = split(spec)
-    if ":" in written or spec.partition(":")[0] not in names():
-        for folder in map(str, folders):
-            if folder not in sys.path:
-                sys.path.append(folder)
-    return _with_parts(_find(spec), parts(written))
+    return _with_parts(_find(spec, folders), parts(written), folders)
 
 
-def _find(spec: str) -> Domain:
+def _find(spec: str, folders: Sequence[Path]) -> Domain:
     name, colon, argument = spec.partition(":")
     known = names()
     if name in known:
-        domain = _imported(known[name], f"the domain {spec}")
+        domain = load_named(known[name], f"the domain {spec}", DomainError)
     elif colon:
-        domain, argument = _imported(spec, f"the domain {spec}"), ""
+        domain, argument = load_named(spec, f"the domain {spec}", DomainError, folders), ""
     else:
         near = difflib.get_close_matches(name, known, n=1)
         raise DomainError(
@@ -107,7 +102,7 @@ def _find(spec: str) -> Domain:
     return domain
 
 
-def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
+def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Path] = ()) -> Domain:
     functions: dict[str, Callable[..., Any]] = {}
     for part, place in places.items():
         offered = _offered(PARTS[part])
@@ -117,7 +112,8 @@ def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
                 f"there is no {part} {place!r}: {listed}",
                 hint=f"write {part}=module:name, or install a package that offers one",
             )
-        function = _imported(offered.get(place, place), f"the {part} {place}")
+        known = offered.get(place, place)
+        function = load_named(known, f"the {part} {place}", DomainError, folders)
         if not callable(function):
             raise DomainError(
                 f"the {part} {place} is a {type(function).__name__}, not a function",
@@ -150,16 +146,3 @@ def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[D
         return domain, spec
     configured = _with_parts(domain.configure(options), parts(written))
     return configured, f"{base.partition(':')[0]}:{options}{written}"
-
-
-def _imported(place: str, what: str) -> object:
-    try:
-        target: object = imported(place)
-    except DomainError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a module of the user's does
-        raise DomainError(
-            f"cannot load {what}: {type(error).__name__}: {error}",
-            hint="write package.module:object, importable from the current folder",
-        ) from None
-    return target

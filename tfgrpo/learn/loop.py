@@ -43,6 +43,7 @@ from tfgrpo.runs.run_versions import GAIN, gain_record, read_gate
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.history.name_moves import check_branch
 from tfgrpo.store.records import Version
@@ -157,7 +158,8 @@ class Training:
         )
         self._is_over = False
         self._parts, self._collector = parts, Collector(parts)
-        self._learner = find_policy(self.settings.policy)(parts, self._collector)
+        policy = find_policy(self.settings.policy, project_root(self._store.path))
+        self._learner = policy(parts, self._collector)
 
     def hand_out(self, makers: Callable[[RunParts, Makers], Makers]) -> None:
         """Has the run's groups made by others than this process: workers on other machines."""

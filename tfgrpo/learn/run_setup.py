@@ -23,7 +23,7 @@ from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.project import PATHS, Project
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
 from tfgrpo.runs.run_problems import RunProblems, load_problems, reload_problems
-from tfgrpo.settings import PAPER, TrainSettings, build, named
+from tfgrpo.settings import PAPER, TRIAL, TrainSettings, build, named
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.history.allowed_names import check_name, name_after
@@ -141,7 +141,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     chosen = ""
     if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
         settings, chosen = fit(settings, problems, named(*layers))
-    warnings += prompts_without_effect(settings, find_policy(settings.policy), domain)
+    warnings += prompts_without_effect(settings, find_policy(settings.policy, project.root), domain)
     recorded: dict[str, object] = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
@@ -159,6 +159,16 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         chosen,
         project.endpoints(settings.models),
     )
+
+
+def _plan_learning(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
+    plan = plan_run(store, project, given)
+    if plan.settings.policy == TRIAL:
+        raise SettingsError(
+            "a run with the policy trial needs something on trial",
+            hint="`tfgrpo prove` and `tfgrpo merge --measure` make such runs",
+        )
+    return plan
 
 
 def prompts_without_effect(
@@ -204,7 +214,7 @@ def plan_choice(
     if choice.resume is not None:
         resumed = store.runs.get(choice.resume)
         return plan_resumed(project, resumed), resumed
-    plan = plan_run(store, project, given)
+    plan = _plan_learning(store, project, given)
     known = None if choice.new else alike(store, plan.settings, choice.name)
     return plan, known if known is None or store.runs.state(known) != "finished" else None
 
@@ -225,7 +235,7 @@ def ready_run(
         run = store.runs.get(choice.resume)
         plan, resumed = plan_resumed(project, run), True
     else:
-        plan = plan_run(store, project, given)
+        plan = _plan_learning(store, project, given)
         run_budget(store, project, choice.budget, plan.prices)
         check_endpoints(plan.settings.models, os.environ, plan.endpoints)
         if new_store is not None:

@@ -62,7 +62,7 @@ def repaired(version: Version) -> int:
 
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Why a run's versions changed nothing in the library, in words; else None."""
-    from tfgrpo.settings import BASE_PROMPT, PROBATION, TRIAL
+    from tfgrpo.settings import TRIAL
 
     versions = versions_of(store, run)
     counts = [store.counts(version) for version in versions]
@@ -78,16 +78,16 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         for reward, word in ((1.0, "right"), (0.0, "wrong")):
             if means == {reward}:
                 return f"every one of {attempts} attempts was {word}"
-        return f"in each of {groups} groups the attempts were all right or all wrong"
+        return f"in each of {groups} groups all attempts had the same reward"
     if run.config.get("policy") == TRIAL:  # which learns nothing of its own
         return None
-    mixture = f"{mixed} of {groups} groups had right and wrong attempts"
+    mixture = f"rewards differed in {mixed} of {groups} groups"
     rejected = sum(gate is not None and not gate.is_accepted for gate in map(gate_of, versions))
     if rejected:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
-    if len(versions) == 1 and run.config.get("policy") in (PROBATION, BASE_PROMPT):
+    if len(versions) == 1 and "comparison" not in store.runs.usage(run):
         return f"{mixture}, and a run of one step has none left to measure a lesson in (--epochs 2)"
     candidates = [store.counts(version) for version in pool_versions(store, run)]
     tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))

@@ -8,10 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import load_named
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
@@ -99,24 +101,20 @@ BUILT_IN = {
 }
 
 
-def find_policy(name: str) -> type[Policy]:
-    """A policy by its name: ours, `module:Class`, or an installed one. Raises SettingsError for one
-    that there is not, and for what is none."""
+def find_policy(name: str, root: Path) -> type[Policy]:
+    """A policy by its name: ours, an installed one, or `module:Class`, looked for in the current
+    folder and the project's `root` too. Raises SettingsError for one that there is not, and for
+    what is none."""
     there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
     if name not in there and not re.fullmatch(r"[\w.]+:[\w.]+", name):
-        near = get_close_matches(name, there, n=1)
+        offered = [one for one in there if one != TRIAL]
+        near = get_close_matches(name, offered, n=1)
         raise SettingsError(
             f"there is no policy {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
-            hint=f"there is {', '.join(there)}, or write module:Class",
+            hint=f"there is {', '.join(offered)}, or write module:Class",
         )
-    place = there.get(name, name)
-    try:
-        policy: object = EntryPoint(name, place, GROUP).load()
-    except (Exception, SystemExit) as error:  # whatever a module of somebody else's does
-        raise SettingsError(
-            f"cannot load the policy {name}: {type(error).__name__}: {error}",
-            hint="write module:Class, importable from the current folder",
-        ) from None
+    place, folders = there.get(name, name), (Path.cwd(), root)
+    policy: object = load_named(place, f"the policy {name}", SettingsError, folders)
     if not (isinstance(policy, type) and callable(getattr(policy, "learn", None))):
         raise SettingsError(f"{name} is no policy", hint="docs/extending.md says what one has")
     return policy
