@@ -539,6 +539,7 @@ def test_the_domain_on_the_page_works_as_the_page_says(cli: Cli, tmp_path: Path)
         ]
         systems = {r["messages"][0]["content"] for r in server.requests if stage(r) == "rollout"}
     assert "learned 1 experience" in said[0]
+    assert re.search(r"^v1 .* –\s*$", said[1], re.MULTILINE), "no answer, so there is no maj@k"
     assert all(text.startswith("Write three lines") for text in systems)
     assert "mean@2" in said[1]
     assert "agreement 2 of 2" in said[2]

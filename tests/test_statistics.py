@@ -75,7 +75,7 @@ MAJORITIES = [
     ([("1", 1.0), ("2", 0.0)], 0.5),
     ([("1", 1.0), ("2", 0.0), ("3", 0.0)], 1 / 3),
     ([(None, 0.0), (None, 0.0), ("1", 1.0)], 1.0),
-    ([(None, 0.0)], 0.0),
+    ([("1", 1.0), ("1", 0.5), ("2", 0.0)], 0.75),
 ]
 
 
@@ -83,8 +83,17 @@ MAJORITIES = [
 def test_maj_at_k_is_the_reward_of_the_commonest_answer_and_ties_share_it(
     given_: list[tuple[str | None, float]], expected: float
 ) -> None:
-    assert maj_at_k({"a": given_}).mean == pytest.approx(expected)
-    assert maj_at_k({"a": list(reversed(given_))}).mean == pytest.approx(expected)
+    for one in (given_, given_[::-1]):
+        found = maj_at_k({"a": one})
+        assert found is not None
+        assert found.mean == pytest.approx(expected)
+
+
+def test_without_an_answer_a_problem_has_no_majority_and_an_evaluation_no_maj_at_k() -> None:
+    found = maj_at_k({"a": [("1", 1.0)], "b": [(None, 0.0)]})
+    assert found is not None
+    assert found.mean == 0.5
+    assert maj_at_k({"a": [(None, 1.0)], "b": [(None, 0.0)]}) is None
 
 
 T_TABLE = [

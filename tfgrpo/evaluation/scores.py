@@ -158,7 +158,7 @@ def _cells(one: LibraryScores, ks: Sequence[str]) -> Iterator[str]:
     mean, low, high = summary["mean"]
     yield f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
     yield from (f"{summary['pass'][k][0]:.3f}" for k in ks)
-    yield f"{summary['maj'][0]:.3f}"
+    yield "–" if summary["maj"] is None else f"{summary['maj'][0]:.3f}"
 
 
 class CurveScore(NamedTuple):

@@ -311,12 +311,14 @@ def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
 
 def figures(scores: Sequence[Score]) -> dict[str, Any]:
     """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation, as the JSON that
-    is kept with it. `unscored` counts the samples that could not be judged."""
+    is kept with it; None for a maj@k without an answer. `unscored` counts the samples that could
+    not be judged."""
     by_problem = rewards(scores)
     votes: dict[str, list[tuple[str | None, float]]] = {}
     for score in scores:
         if score.reward is not None:
             votes.setdefault(score.problem, []).append((score.answer, score.reward))
+    maj = statistics.maj_at_k(votes)
     fewest = min(len(samples) for samples in by_problem.values())
     powers = [2**n for n in range(12) if 2**n <= fewest]
     return {
@@ -324,7 +326,7 @@ def figures(scores: Sequence[Score]) -> dict[str, Any]:
         "samples": max(len(samples) for samples in by_problem.values()),
         "mean": [*statistics.mean_at_k(by_problem).recorded],
         "pass": {str(k): [*statistics.pass_at_k(by_problem, k).recorded] for k in powers},
-        "maj": [*statistics.maj_at_k(votes).recorded],
+        "maj": None if maj is None else [*maj.recorded],
         "unscored": sum(score.reward is None for score in scores),
     }
 

@@ -4,7 +4,6 @@ Intervals of differences are Student's t, those of shares Wilson's."""
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
@@ -89,19 +88,21 @@ def _pass(samples: Sequence[float], k: int) -> float:
     return 1.0 - math.comb(n - right, k) / math.comb(n, k)
 
 
-def maj_at_k(samples: Mapping[str, Sequence[tuple[str | None, float]]]) -> Estimate:
-    """maj@k of problem → (answer, reward): what the most frequent answers earn, ties shared."""
+def maj_at_k(samples: Mapping[str, Sequence[tuple[str | None, float]]]) -> Estimate | None:
+    """maj@k of problem → (answer, reward): what the most frequent answers earn, ties shared. None
+    where no sample has an answer: there is nothing to vote on."""
+    if all(answer is None for given in samples.values() for answer, _ in given):
+        return None
     return share([_majority(given) for given in samples.values()], len(samples))
 
 
 def _majority(given: Sequence[tuple[str | None, float]]) -> float:
-    votes = Counter(answer for answer, _ in given if answer is not None)
-    if not votes:
-        return 0.0
-    most = max(votes.values())
-    winners = [answer for answer, count in votes.items() if count == most]
-    reward = {answer: reward for answer, reward in given if answer is not None}
-    return fmean(reward[answer] for answer in winners)
+    earned: dict[str, list[float]] = {}
+    for answer, reward in given:
+        if answer is not None:
+            earned.setdefault(answer, []).append(reward)
+    most = max(map(len, earned.values()), default=0)
+    return fmean([fmean(one) for one in earned.values() if len(one) == most] or [0.0])
 
 
 class Difference(NamedTuple):
@@ -239,8 +240,8 @@ def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
     """An evaluation's recorded summary, in which intervals are lists, with named ones."""
     ks = sorted(summary["pass"], key=int)
     passes = {k: interval_object(*summary["pass"][k]) for k in ks}
-    means = {name: interval_object(*summary[name]) for name in ("mean", "maj")}
-    return {**summary, **means, "pass": passes}
+    mean, maj = interval_object(*summary["mean"]), summary["maj"]
+    return {**summary, "mean": mean, "maj": maj and interval_object(*maj), "pass": passes}
 
 
 def conditions_words(conditions: Mapping[str, Any]) -> str:
