@@ -209,13 +209,13 @@ def prove(app: App, given: Given) -> None:
     """
     from tfgrpo import interchange
     from tfgrpo.cli import export_import
-    from tfgrpo.learn.prove import Wanted, bring_in, estimate_trial, offered, plan_trial, stem_of
+    from tfgrpo.learn.prove import Wanted, estimate_trial, offered, plan_trial, stem_of
 
     store, project, what = app.store, app.project(given.config), given.what
     document = interchange.read(Path(what)) if os.path.isfile(what) else None
     stem = stem_of(Path(what).stem if document else what)
     versions = () if document else (store.resolve(what),)
-    wanted = Wanted(versions, stem, store.version(0), given.budget, given.new)
+    wanted = Wanted(versions, stem, store.version(0), given.budget, given.new, document)
     plan = plan_trial(store, project, options.read_flags(given.settings), wanted)
     printing.warn(plan.warnings)
     if document and not given.as_json:
@@ -224,8 +224,6 @@ def prove(app: App, given: Given) -> None:
         library = offered(document) if document else store.library(wanted.versions[0])
         print_figures(estimate_trial(store, plan, library), given)
         return
-    if document:
-        wanted = wanted._replace(versions=(bring_in(store, document, stem),))
     proof = run_trial(app, project, plan, wanted, quiet=given.as_json)
     if given.as_json:
         signed = export_import.signature_object(app, document) if document else {}

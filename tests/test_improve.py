@@ -344,12 +344,13 @@ def test_another_models_calls_are_not_for_the_local_model(
     wrong_calls(store, range(12))
     settings = (tmp_path / "tfgrpo.toml").read_text()
     (tmp_path / "tfgrpo.toml").write_text(settings[settings.index("[train]") :])
-    for flags in ((), ("--estimate",)):
+    for flags in ((), ("--estimate",), ("--new",)):
         refused = improve(*flags)
         assert isinstance(refused.exception, TfgrpoError)
         assert "the calls on record are of m" in str(refused.exception)
         assert "--model m" in str(refused.exception.hint)
     assert not list((tmp_path / ".tfgrpo").glob("improvements/*"))
+    assert not (tmp_path / "collected.jsonl").exists()
     (tmp_path / "tfgrpo.toml").write_text(settings)
     assert "12 new problems with m" in improve("--estimate").output
 

@@ -115,6 +115,9 @@ def test_a_file_is_proved_without_touching_the_library(
     assert "about" in estimate
     with Store.open(tmp_path) as store:
         assert set(store.branches()) == {"main"}, "an estimate writes nothing"
+    one_line_error(prove("theirs.md", "--budget", "a lot", ok=False), "'a lot'", code=2)
+    with Store.open(tmp_path) as store:
+        assert set(store.branches()) == {"main"}, "nor does what is refused"
     table = prove("theirs.md").stdout
     assert "helps" in table
     assert "harms" in table

@@ -28,7 +28,7 @@ from tfgrpo.evaluation.scores import Scores
 from tfgrpo.improvement.collection import BAR, CollectionRules, CollectRequest
 from tfgrpo.improvement.improve import HELDOUT_SAMPLES, LEAST, Improvement, ImproveRequest
 from tfgrpo.improvement.improve import improve as improve_library
-from tfgrpo.learn.prove import Proof, Wanted, bring_in, do_trial, plan_trial, ready_trial, stem_of
+from tfgrpo.learn.prove import Proof, Wanted, do_trial, plan_trial, ready_trial, stem_of
 from tfgrpo.learn.run import TrainResult, run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
 from tfgrpo.learn.run_setup import ReadyRun, RunChoice, check_settings, plan_choice, ready_run
@@ -323,13 +323,11 @@ class _Request:
             raise SettingsError(f"library: {library!r} is none", hint="a revision, or a file")
         path = Path(library)
         with self.open() as (store, project):
-            is_file = os.path.isfile(path)
-            stem = stem_of(path.stem if is_file else str(library))
-            versions = () if is_file else (store.resolve(str(library)),)
-            wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new))
+            document = interchange.read(path) if os.path.isfile(path) else None
+            stem = stem_of(path.stem if document else str(library))
+            versions = () if document else (store.resolve(str(library)),)
+            wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new), document)
             plan = plan_trial(store, project, self._given(data), wanted)
-            if is_file:
-                wanted = wanted._replace(versions=(bring_in(store, interchange.read(path), stem),))
             return ready_trial(store, project, plan, wanted)
 
     def estimate(self, data: Data) -> RunEstimate:

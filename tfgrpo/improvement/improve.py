@@ -232,7 +232,7 @@ class Improving:
             rules = replace(request.collect.rules, unanswered=unanswered)
             wanted = replace(request.collect, rules=rules)
             collected = collect(store, project, wanted, dry_run=dry_run)
-            for text in collected.warnings:
+            for text in () if dry_run else collected.warnings:
                 self.on_progress(WarningNotice(text))
             fresh = collected.rows if dry_run else ()
         rows = [*read_collected(output_path(project, request.collect)), *fresh]
@@ -242,8 +242,9 @@ class Improving:
         return improvement_record.unused(*known, giving_up=request.new)
 
     def require_model(self) -> None:
-        """Raises SettingsError where no model is named and calls of one are on record: what another
-        model got wrong is not for the local one to learn from, unless that is named."""
+        """Raises SettingsError where no model is named, calls of one are on record and there is
+        something to learn: what another model got wrong is not for the local one, unless that is
+        named. Nothing is written."""
         path = traffic_path(self.store.path)
         if self.table.get("model") is not None or not Path(path).exists():
             return
@@ -252,7 +253,7 @@ class Improving:
         models = Counter(one.call.model for one in calls)
         for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
             del models[same]
-        if models:
+        if models and len(self.new_rows(dry_run=True)) >= max(1, self.request.least):
             (most, _), *others = models.most_common()
             more = f" and of {plural(len(others), 'other model')}" if others else ""
             raise SettingsError(
@@ -265,6 +266,8 @@ class Improving:
         store, request = self.store, self.request
         self.project.require_trust(request.settings)
         begun = self.begun()
+        if request.new or not begun:
+            self.require_model()
         if request.new:
             for one in begun:
                 self._end(one, "given up")
@@ -281,7 +284,6 @@ class Improving:
         rows = self.new_rows()
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
-        self.require_model()
         named = {part: self.table.get(part) for part in ("gate", "heldout")}
         one = improvement_record.begin(store, request.target, rows, self.fields, named)
         return await self._work(one)

@@ -51,13 +51,15 @@ ALONE: Mapping[str, Any] = {**dict.fromkeys(KINDS), "gate_digest": "", "sealed_d
 
 class Wanted(NamedTuple):
     """A trial that is asked for: the versions on trial, what they are called, and the version that
-    it begins with; `budget` as `--budget` writes it, and whether it is `new` come what may."""
+    it begins with; `budget` as `--budget` writes it, and whether it is `new` come what may. A
+    `document` is brought in, and is the version on trial, where there is none here."""
 
     versions: tuple[Version, ...]
     stem: str
     base: Version
     budget: str | None = None
     new: bool = False
+    document: Document | None = None
 
     @property
     def folder(self) -> str:
@@ -119,6 +121,10 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
     """The run of a trial: the one like it that there is, or a new one on a branch of its own.
     Raises TfgrpoError."""
     check_endpoints(plan.settings.models, os.environ, plan.endpoints)
+    run_budget(store, project, wanted.budget, plan.prices)
+    if wanted.document is not None:
+        brought = bring_in(store, wanted.document, wanted.stem)
+        wanted = wanted._replace(versions=(brought,))
     digests = [version.digest.hex() for version in wanted.versions]
     config = plan.settings.model_dump(mode="json", exclude={"branch", *PACE})
     key = digest([digests, wanted.base.digest.hex(), str(sorted(config.items()))]).hex()[:16]
