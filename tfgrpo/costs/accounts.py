@@ -243,9 +243,11 @@ class CostReport:
         return group_by(self.costs, lambda one: one.model)
 
     def by_step(self) -> dict[str, Total]:
-        """The sums of each step, and of what belongs to none."""
+        """The sums of each step, and after them of what belongs to none: evaluations, those of the
+        gate too."""
+        ordered = sorted(self.costs, key=lambda one: (one.step is None, one.step or 0))
         return group_by(
-            self.costs, lambda one: "held-out" if one.step is None else f"step {one.step + 1}"
+            ordered, lambda one: "evaluation" if one.step is None else f"step {one.step + 1}"
         )
 
     def object(self) -> dict[str, Any]:
