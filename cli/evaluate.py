@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -142,12 +143,18 @@ def compare(app: App, given: Given) -> None:
     options.refuse_revisions(app, "compare", given.data)
     versions = [app.store.resolve(revision) for revision in (given.against, *given.libraries)]
     comparisons: list[Comparison] = []
-    for dataset in given.data:
-        for model in given.models or (None,):
-            plan = _planned(app, given, versions, versions[::-1], data=dataset, model=model)
-            scores = _scored(app, plan, quiet=True)
-            evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
-            comparisons += compared(app.store, evaluations)
+    plans = [  # all of them first: nothing is paid for where one is refused
+        (dataset, _planned(app, given, versions, versions[::-1], data=dataset, model=model))
+        for dataset, model in product(given.data, given.models or (None,))
+    ]
+    told = set[str]()
+    for dataset, plan in plans:
+        start = f"{dataset}: " if len(given.data) > 1 else ""
+        warnings = tuple(one for text in plan.warnings if (one := start + text) not in told)
+        told.update(warnings)
+        scores = _scored(app, replace(plan, warnings=warnings), quiet=True)
+        evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
+        comparisons += compared(app.store, evaluations)
     alone = len(comparisons) == 1
     lines = printing.view_lines(comparisons[0].view()) if alone else _comparison_table(comparisons)
     printing.answer(app, [one.object() for one in comparisons], lines, given.as_json)
@@ -178,7 +185,7 @@ def _comparison_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from printing.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
-    if any(one.difference.verdict == "inconclusive" for one in comparisons):
+    if any(row[-1].endswith("would decide") for row in rows):
         samples = printing.plural(comparisons[0].conditions["samples"], "sample")
         yield f"`would decide`: number of problems, at {samples} each (80 % power)"
 

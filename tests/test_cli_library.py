@@ -125,6 +125,7 @@ def test_branches_and_tags_are_listed_made_moved_and_deleted(shop: Cli) -> None:
     shop("tag", "-d", "approved")
     assert json.loads(shop("tag", "--json").stdout)["tags"] == {}
     one_line_error(shop("branch", "v9", ok=False), "cannot be the name")
+    one_line_error(shop("branch", "übung", ok=False), "use the letters a to z")
 
 
 def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ def test_a_library_against_itself_is_inconclusive(
     said = cli("compare", "a.jsonl", "--library", "v2", "--against", "v1", *arguments).stdout
     assert "v2 - v1: +0.000 [+0.000, +0.000], permutation p 1" in said
     assert said.splitlines()[-1] == "inconclusive"
+    both = ("compare", "a.jsonl", "b.jsonl", "--library", "v2", "--against", "v1", *arguments)
+    assert "would decide" not in cli(*both).stdout
+    asked = len(endpoint.requests)
+    one_line_error(cli("compare", "b.jsonl", "gone.jsonl", *arguments, ok=False), "gone.jsonl")
+    assert len(endpoint.requests) == asked, "all is checked before anything is asked"
 
 
 def test_two_models_show_where_a_library_transfers_and_where_it_harms(

@@ -141,6 +141,10 @@ def test_training_and_evaluation_tell_before_anything_is_asked(cli: Cli, tmp_pat
         done = cli("eval", "h.jsonl", "--samples", "1", *model)
         assert "1 of 2 evaluation problems are in d.jsonl too" in done.stderr
         assert "warning" not in done.stdout
+        several = ("h.jsonl", "d.jsonl", "--samples", "1", "--model", "n", *model)
+        told = " ".join(cli("compare", *several).stderr.split())
+        assert told.count("h.jsonl: 1 of 2 evaluation problems") == 1
+        assert told.count("evaluation problems are in d.jsonl too") == 2
         (tmp_path / "d.jsonl").unlink()
         done = cli("eval", "h.jsonl", "--samples", "1", *model)
         assert "cannot tell whether these problems were trained on: no file" in done.stderr

@@ -220,7 +220,13 @@ def test_a_label_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "run"),
-    [("v1.jsonl", "run-v1"), ("HEAD.jsonl", "run-HEAD"), ("my data.jsonl", "my-data")],
+    [
+        ("v1.jsonl", "run-v1"),
+        ("HEAD.jsonl", "run-HEAD"),
+        ("my data.jsonl", "my-data"),
+        ("Fälle.jsonl", "Falle"),
+        ("工单.jsonl", "run"),
+    ],
 )
 def test_a_run_is_called_what_training_takes(tmp_path: Path, file: str, run: str) -> None:
     (tmp_path / file).write_text("".join(json.dumps(row) + "\n" for row in labelled(3, 20)))

@@ -190,7 +190,8 @@ def test_a_group_strategy_has_its_place(here: Cli, small: tuple[str, ...]) -> No
         ("math+reward=mine:nothing", "cannot load the reward mine:nothing"),
         ("math+reward=nowhere:at_all", "cannot load the reward nowhere:at_all"),
         ("math+reward=mine:NUMBER", "is a int, not a function"),
-        ("math+colour=mine:score", "cannot load the domain math+colour=mine:score"),
+        ("math+colour=mine:score", "math has no part 'colour'"),
+        ("math+rewards=half", "math has no part 'rewards'; did you mean reward?"),
     ],
 )
 def test_a_part_that_is_none_is_told(
@@ -209,8 +210,11 @@ def test_packages_offer_parts_by_name(tmp_path: Path, monkeypatch: pytest.Monkey
     assert domain.judge is not None
     names = [one.__name__ for one in (domain.rollout, domain.retrieve, domain.group)]  # type: ignore[union-attr]
     assert names == ["attempt", "newest", "two"]
-    with pytest.raises(DomainError, match="there is no group 'trio': pair"):
+    with pytest.raises(DomainError, match=r"there is no group 'trio'\Z") as caught:
         domains.find("math+group=trio")
+    assert "there is pair, or write group=module:name" in str(caught.value.hint)
+    with pytest.raises(DomainError, match="there is no group 'pear'; did you mean pair\\?"):
+        domains.find("math+group=pear")
 
 
 def test_what_a_part_does_is_in_the_domains_identity(

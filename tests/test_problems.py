@@ -109,8 +109,17 @@ def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path
 @pytest.mark.parametrize("answer", ["NaN", "-Infinity", "1e999", "null"])
 def test_what_is_no_number_is_missing(file: Path, answer: str) -> None:
     file.write_text(f'{{"problem": "q", "answer": {answer}}}')
-    with pytest.raises(DatasetError, match="no 'answer'"):
+    with pytest.raises(DatasetError, match="'answer' is empty"):
         load(file)
+
+
+@pytest.mark.parametrize("row", ["1,", "1, ", '{"id": 1, "Anfrage": null}'])
+def test_an_empty_cell_is_said_to_be_empty(file: Path, row: str) -> None:
+    table = file if row.startswith("{") else file.with_suffix(".csv")
+    table.write_text(row if table is file else f"id,Anfrage\n{row}\n")
+    with pytest.raises(DatasetError, match="'Anfrage' is empty") as caught:
+        load(table, {"problem": "Anfrage"}, ground_truth=False)
+    assert "the row has" not in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

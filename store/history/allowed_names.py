@@ -16,14 +16,17 @@ def check_name(kind: str, name: str) -> None:
     if _is_reserved(name) or ".." in name or "//" in name or not re.match(NAME, name):
         raise InvalidName(
             f"{name!r} cannot be the name of a {kind}",
-            hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
+            hint="use the letters a to z, digits, _ . / + -, but not HEAD, v12 or step_2, which "
             "already mean versions",
         )
 
 
 def name_after(text: str, otherwise: str = "run") -> str:
     """The name that a run may have which is nearest to a text, such as the name of a file."""
-    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", text).strip("+-") or otherwise
+    from unicodedata import normalize
+
+    plain = re.sub(r"[\u0300-\u036f]", "", normalize("NFKD", text))  # é is e and an accent
+    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", plain).strip("+-") or otherwise
     return f"run-{name}" if _is_reserved(name) else name
 
 

@@ -182,10 +182,12 @@ def _problem(
 ) -> Problem:
     raw: dict[str, object] = {}
     used = set()
+    read_from = dict(names)
     for name, their_name in names.items():
         candidates = (their_name, *usual.get(name, ()))
         present = (one for one in candidates if _field(row.fields, one) not in (MISSING, None))
-        chosen = next(present, their_name)
+        there = (one for one in candidates if _field(row.fields, one) is not MISSING)
+        chosen = read_from[name] = next(present, next(there, their_name))
         raw[name] = _field(row.fields, chosen)
         used.add(chosen)
     if "problem" in usual:
@@ -209,7 +211,7 @@ def _problem(
         text = _as_text(value)
         values[name] = FINAL.sub("", text) if name == "answer" else text
         if not values[name] and (name == "problem" or ground_truth):
-            raise _missing_field(row, name, names[name], value)
+            raise _missing_field(row, name, read_from[name], value)
     given = raw["id"]
     nameless = given is MISSING or given is None or (isinstance(given, str) and not given.strip())
     id = f"line-{row.number}" if nameless else str(given)
@@ -337,7 +339,12 @@ def _as_text(value: object) -> str:
 
 
 def _missing_field(row: Row, name: str, their_name: str, value: object) -> DatasetError:
-    if value in (MISSING, None, ""):
+    if value is None or (isinstance(value, str | float) and not _as_text(value)):
+        return DatasetError(
+            f"{row.where}: {their_name!r} is empty",
+            hint=f"fill it in, leave the row out, or read another field with --field {name}=NAME",
+        )
+    if value is MISSING:
         return DatasetError(
             f"{row.where}: no {their_name!r}",
             hint=f"the row has {', '.join(map(str, row.fields)) or 'nothing'}; "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -76,16 +76,17 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
 def _find(spec: str, folders: Sequence[Path]) -> Domain:
     name, colon, argument = spec.partition(":")
     known = names()
+    base, plus, part = name.partition("+")
+    if plus and "=" in part:
+        part, hint = part.partition("=")[0], f"there is {', '.join(PARTS)}"
+        raise DomainError(f"{base} has no part {part!r}{_nearest(part, PARTS)}", hint=hint)
     if name in known:
         domain = load_named(known[name], f"the domain {spec}", DomainError)
     elif colon:
         domain, argument = load_named(spec, f"the domain {spec}", DomainError, folders), ""
     else:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise DomainError(
-            f"there is no domain {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
-            hint=f"there is {', '.join(known)}, or give an object as package.module:object",
-        )
+        hint = f"there is {', '.join(known)}, or give an object as package.module:object"
+        raise DomainError(f"there is no domain {name!r}{_nearest(name, known)}", hint=hint)
     if not isinstance(domain, Domain) and callable(domain):
         if not argument:
             raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
@@ -102,16 +103,19 @@ def _find(spec: str, folders: Sequence[Path]) -> Domain:
     return domain
 
 
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Path] = ()) -> Domain:
     functions: dict[str, Callable[..., Any]] = {}
     for part, place in places.items():
         offered = _offered(PARTS[part])
         if ":" not in place and place not in offered:
-            listed = ", ".join(sorted(offered)) or "none is installed"
-            raise DomainError(
-                f"there is no {part} {place!r}: {listed}",
-                hint=f"write {part}=module:name, or install a package that offers one",
-            )
+            listed = f"there is {', '.join(sorted(offered))}" if offered else "none is installed"
+            hint = f"{listed}, or write {part}=module:name"
+            raise DomainError(f"there is no {part} {place!r}{_nearest(place, offered)}", hint=hint)
         known = offered.get(place, place)
         function = load_named(known, f"the {part} {place}", DomainError, folders)
         if not callable(function):
