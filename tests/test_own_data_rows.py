@@ -14,9 +14,12 @@ import pytest
 from conftest import Cli
 
 from tfgrpo.data import datasets, readers
-from tfgrpo.data.column_roles import answer_texts, guess_columns
+from tfgrpo.data.column_roles import answer_texts
 from tfgrpo.data.compressed_files import DatasetError
+from tfgrpo.data.problems import of_rows
+from tfgrpo.data.readers import Row
 from tfgrpo.domains.choice import DOMAIN
+from tfgrpo.domains.registry import find, with_data
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
 from tfgrpo.model.providers import settings_toml
 from tfgrpo.settings import read_toml
@@ -188,22 +191,27 @@ def test_decimal_commas_are_told(cli: Cli, tmp_path: Path, more: list[str]) -> N
     rows = [f"What is half of {n}?;{n // 2},{n % 2 * 5}\n" for n in range(60)]
     (tmp_path / "rows.csv").write_text("problem;answer\n" + "".join(rows))
     printed = " ".join(cli("init", "--from", "rows.csv", *more).stdout.split())
-    assert "careful: 60 of 60 answers have a comma, such as '0,0'" in printed
-    assert "where it is a decimal comma, write '0.0'" in printed
+    assert "careful: 60 of 60 ground truths, such as '0,0': a comma separates two" in printed
+    assert "math:decimal=comma where it is a decimal comma" in printed
 
 
 @pytest.mark.parametrize(
-    ("answer", "right"),
+    ("answer", "told"),
     [
-        *(("0,5", "0.5"), ("1.234,50", "1234.50"), ("-12,125", None), ("0,125", "0.125")),
-        *(("1,250", None), ("1,250,000", None), ("1, 2", None), ("0.5", None), ("12", None)),
+        *(("0,5", "two answers"), ("1.234,50", "is a decimal comma"), ("-12,125", "")),
+        *(("0,125", "two answers"), ("1,250", ""), ("1,250,000", ""), ("0.5", ""), ("12", "")),
     ],
 )
-def test_a_decimal_comma_is_told_from_thousands_and_lists(answer: str, right: str | None) -> None:
-    rows = [{"problem": f"What is {n}?", "answer": answer} for n in range(20)]
-    why = " ".join(guess_columns(rows, kind="math").why)
-    assert ("careful" in why) is (right is not None)
-    assert right is None or f"write {right!r}" in why
+def test_a_comma_is_told_of_as_training_reads_it(tmp_path: Path, answer: str, told: str) -> None:
+    rows = [Row(n, "", {"problem": f"What is {n}?", "answer": answer}) for n in range(20)]
+    plan = plan_files(tmp_path / "rows.csv", rows, OwnData(kind="math"))
+    careful = [line.removeprefix("careful: ") for line in plan.lines if "careful" in line]
+    assert bool(careful) is bool(told)
+    assert told in "".join(careful)
+    problems = of_rows(rows, "rows")
+    domain, _ = with_data(find("math"), "math", problems)
+    assert domain.remarks is not None
+    assert careful == [*domain.remarks(problems)]
 
 
 def test_a_label_is_one_line(tmp_path: Path) -> None:

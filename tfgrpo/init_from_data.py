@@ -29,7 +29,7 @@ from tfgrpo.data.column_roles import (
     is_filled,
 )
 from tfgrpo.data.compressed_files import DatasetError
-from tfgrpo.data.problems import describe_doubt, share, sizes
+from tfgrpo.data.problems import describe_doubt, of_rows, share, sizes
 from tfgrpo.data.readers import Row
 from tfgrpo.data.row_shapes import in_our_shape, option_indices
 from tfgrpo.model.settings import DEFAULT_MODEL
@@ -178,12 +178,24 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
         *([] if is_certain else [describe_doubt(str(path))]),
         *_unread(rows, columns),
         *dropped,
+        *(_remarks(items) if columns.kind == "math" else ()),
         *([f"{len(labels)} labels, in labels.txt: {listed}"] if labels else []),
         *[f"{plural(unseen, 'held-out label')} in no problem that is learned from"][: bool(unseen)],
         f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
     return DataPlan(files, tuple(lines), columns, settings)
+
+
+def _remarks(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What training will say of how the ground truths are read."""
+    from tfgrpo.domains.math import DOMAIN
+    from tfgrpo.domains.registry import with_data
+
+    fields = ({"problem": item["problem"], "answer": item["answer"]} for item in items)
+    problems = of_rows((Row(n, "", row) for n, row in enumerate(fields)), "the rows")
+    domain, _ = with_data(DOMAIN, "math", problems)
+    return [f"careful: {line}" for line in domain.remarks(problems)] if domain.remarks else []
 
 
 def _unread(rows: Sequence[Row], columns: ColumnGuess) -> list[str]:

@@ -43,8 +43,6 @@ IDS = ("id", "uid", "unique_id", "uuid", "key", "row", "index")
 NUMBER = re.compile(
     r"[-+]?[$€£]?\d[\d,. ]*(?:/\d+)?%?\Z|.*\\(?:frac|sqrt|boxed|pi)\b.*|.*####.*", re.DOTALL
 )
-DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+ ?%?")
-THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+ ?%?")
 ID_NAME = re.compile(
     r"(?:^|_)(?:id|uuid|uid|key|nr|no|number|ref|code|url|link|e_?mail|nummer|kennung|n°|num"
     r"|num[eé]ro|n[uú]mero|clé|clave|c[oó]digo)$"
@@ -113,8 +111,6 @@ def guess_columns(
         why.append(reason)
     else:
         _check_kind(kind, rows, answers)
-    if kind == "math":
-        why += _decimal_commas(rows, answers[0])
     return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
 
 
@@ -126,19 +122,6 @@ def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
     placed = alone or next(iter(rows[0])) == name
     codes = named or (placed and all(CODE.fullmatch(text) for text in texts))
     return len(texts) > 2 and len(set(texts)) == len(texts) and codes
-
-
-def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
-    """What to say where numbers have a comma for a point, which a ground truth's is not."""
-    texts = [text for row in rows for text in answer_texts(row.get(name))]
-    commas = [t for t in texts if DECIMAL_COMMA.fullmatch(t) and not THOUSANDS.fullmatch(t)]
-    if not commas:
-        return []
-    right = commas[0].replace(".", "").replace(",", ".")
-    return [
-        f"careful: {len(commas)} of {len(texts)} answers have a comma, such as {commas[0]!r}, "
-        f"which separates a list in a ground truth: where it is a decimal comma, write {right!r}"
-    ]
 
 
 def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> None:
