@@ -22,6 +22,7 @@ from scripted import ScriptedEndpoint
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.improvement.collection import held_out
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import file_permissions, open_project
 from tfgrpo.settings import EvalSettings, TrainSettings
@@ -162,6 +163,21 @@ def test_a_link_that_is_called_as_a_dataset_is_waits_for_trust_from_every_folder
         monkeypatch.chdir(folder)
         (one,) = file_permissions(stranger / "tfgrpo.toml")
         assert [words for words in one.words if str(secret) in words], folder
+
+
+@pytest.mark.parametrize(("settings", "words"), FILES.values(), ids=FILES)
+def test_where_no_model_is_asked_nothing_is_trusted_with_its_prompts(
+    settings: str, words: str, stranger: Path
+) -> None:
+    """`tfgrpo collect` reads the sets of the settings file, and asks nobody."""
+    (stranger / "tfgrpo.toml").write_text(settings)
+    with Store.open(stranger / ".tfgrpo" / "store.db") as store:
+        project = open_project(stranger)
+        if any(sent in words for sent in ("127.0.0.1", "sends", "dear-", "env:", "api_base")):
+            assert held_out(store, project) == ([], [])
+        elif "outside" in words or "module" in words:
+            with pytest.raises(NotTrusted):
+                held_out(store, project)
 
 
 def test_reading_needs_no_trust(stranger: Path) -> None:

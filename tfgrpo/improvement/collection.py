@@ -34,6 +34,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
+from tfgrpo.trust.permissions import ASKING
 
 FILE = "collected.jsonl"
 """Where problems are collected unless another file is named, in the project's folder."""
@@ -349,7 +350,7 @@ def held_out(
     """The problems of every held-out, gate and sealed set of the settings file, of runs and
     evaluations on record, and of `more` files, and warnings of sets that only a record names and
     that are gone. Raises DatasetError and NotTrusted."""
-    project.require_trust({})
+    project.require_trust(dict.fromkeys(ASKING, ""))  # no model is asked
     table, evaluation = project.table("train"), project.table("eval")
     domain = project.domain(table.get("domain") or project.table("model").get("domain"))
     fields = table.get("fields") or {}

@@ -73,9 +73,11 @@ ROLES = (("", "prompts"), ("reflection_", "prompts for reflection"))
 EXTRAS = ("extra_headers", "extra_body")
 """What goes with every request, in settings that may also begin with `reflection_`."""
 ENDPOINTS = tuple(f"{r}{name}" for r, _ in ROLES for name in ("model", "base_url", "api_key_env"))
+ASKING = (*ENDPOINTS, *EXTRAS, *(f"reflection_{name}" for name in EXTRAS))
+"""Settings of how models are asked: where none is asked, they send nothing."""
 JUDGED = frozenset(
     (
-        *(*PATHS, *ENDPOINTS, *EXTRAS, *(f"reflection_{x}" for x in EXTRAS)),
+        *(*PATHS, *ASKING),
         *("domain", "policy", "tools", "models", "agent"),
     )
 )
