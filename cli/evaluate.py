@@ -147,11 +147,11 @@ def compare(app: App, given: Given) -> None:
         (dataset, _planned(app, given, versions, versions[::-1], data=dataset, model=model))
         for dataset, model in product(given.data, given.models or (None,))
     ]
-    told = set[str]()
+    shown = set[str]()
     for dataset, plan in plans:
         start = f"{dataset}: " if len(given.data) > 1 else ""
-        warnings = tuple(one for text in plan.warnings if (one := start + text) not in told)
-        told.update(warnings)
+        warnings = tuple(one for text in plan.warnings if (one := start + text) not in shown)
+        shown.update(warnings)
         scores = _scored(app, replace(plan, warnings=warnings), quiet=True)
         evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
         comparisons += compared(app.store, evaluations)

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,11 +21,14 @@ import tfgrpo
 from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
+from tfgrpo.display import version_rows
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.function import Verify
+from tfgrpo.domains.registry import find
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, difference, evaluate, figures, rewards
+from tfgrpo.evaluation.statistics import conditions_words
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, build
@@ -44,6 +47,7 @@ class Bench:
     dataset: tuple[Problem, ...]
     verifier: Verifier
     progress: EvalProgress = field(default_factory=lambda: EvalProgress(0))
+    domain: Domain = math.DOMAIN
 
     def evaluate(
         self, server: ScriptedEndpoint, *revisions: str, **values: Any
@@ -56,7 +60,7 @@ class Bench:
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, 20)
                 endpoints = Endpoints(endpoint, endpoint, CallLimits(8))
-                task = EvalTask(self.dataset, build(EvalSettings, values), math.DOMAIN)
+                task = EvalTask(self.dataset, build(EvalSettings, values), self.domain)
 
                 async def evaluated() -> list[Evaluation]:
                     try:
@@ -84,6 +88,28 @@ def bench(tmp_path: Path, verifier: Verifier) -> Bench:
     with Store.init(path) as store:
         store.commit("main", [Operation("ADD", text=LESSON)], message="the lesson")
     return Bench(path, problems.load(write_problems(tmp_path / "p.jsonl", 6)), verifier)
+
+
+def test_evaluations_that_would_read_alike_say_in_what_they_differ(bench: Bench) -> None:
+    checked = replace(bench, domain=find("math:calculation=checked"))
+    with ScriptedEndpoint(teachable) as server:
+        bench.evaluate(server, "v1")
+        with Store.open(bench.path) as store:
+            (alone,) = version_rows.scores(store, store.version(1))
+        bench.evaluate(server, "v1", seed=7)
+        bench.evaluate(server, "v1", temperature=1.0)
+        (found,) = checked.evaluate(server, "v1")
+    with Store.open(bench.path) as store:
+        lines = version_rows.scores(store, store.version(1))
+    start = alone.rpartition(", temperature")[0]
+    assert all(line.startswith(start) for line in lines)
+    assert [line.removeprefix(start) for line in lines] == [
+        ", temperature 0.3, seed 0",
+        ", temperature 0.3, seed 7",
+        ", temperature 1",
+        ", temperature 0.3, domain math, calculation=checked, seed 0",
+    ]
+    assert conditions_words(found.config).endswith("seed 0, domain math (calculation=checked)")
 
 
 def test_figures_are_those_of_the_scores(bench: Bench) -> None:

@@ -24,6 +24,7 @@ from tfgrpo.evaluation.statistics import (
     spreads,
     t_quantile,
 )
+from tfgrpo.learn.advantage import Effect
 
 binary = st.sampled_from([0.0, 1.0])
 shares = st.floats(min_value=0, max_value=1)
@@ -249,6 +250,16 @@ def test_spreads_tell_sampling_from_problems() -> None:
     assert between == pytest.approx(0.2, abs=0.03)
     assert spread_of(between, within, 4) == pytest.approx(stdev(differences(a, b)), rel=0.02)
     assert spread_of(between, within, 10_000) == pytest.approx(between, abs=0.01)
+
+
+def test_no_bound_of_a_difference_is_beyond_what_rewards_can_be() -> None:
+    a, b = {"x": [0.0], "y": [0.0], "z": [0.0]}, {"x": [1.0], "y": [1.0], "z": [0.0]}
+    found = paired(a, b)
+    assert found.words.endswith(", +1.000]")
+    assert found.estimate.recorded[2] == 1.0
+    assert paired(b, a).estimate.recorded[1] == -1.0
+    assert paired({"x": [0.0]}, {"x": [1.0]}).words == "+1.000", "of one problem there are none"
+    assert Effect(0.9, 0.5, 0.9, 0.9, 3, 3).interval[1] == 1.0
 
 
 def test_a_difference_says_how_many_problems_would_show_it() -> None:

@@ -12,8 +12,9 @@ from tfgrpo.store.records import OPS, Version
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tfgrpo.store.activity.runs import Evaluation
     from tfgrpo.store.history.library_order import Move
     from tfgrpo.store.store import Store
 
@@ -41,9 +42,18 @@ class StandingNames:
 
 
 def scores(store: Store, version: Version) -> list[str]:
-    """A line for each evaluation of a version."""
-    lines = []
-    for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
+    """A line for each evaluation of a version. Those that are described alike say what tells them
+    apart."""
+    if not store.evaluated:
+        return []
+    from tfgrpo.evaluation.statistics import distinctions
+
+    lines: list[str] = []
+    alike: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    evaluations = store.runs.evaluations(version.number)
+    for one in evaluations:
+        alike.setdefault(_description(one), []).append(one.config)
+    for evaluation in evaluations:
         summary, config = evaluation.summary, evaluation.config
         mean, low, high = summary["mean"]
         line = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
@@ -52,8 +62,15 @@ def scores(store: Store, version: Version) -> list[str]:
         line += f", {summary['problems']} problems"
         if summary.get("unscored"):
             line += f" ({plural(summary['unscored'], 'sample')} could not be judged)"
-        lines.append(f"{line}, {config['model']}, temperature {config['temperature']:g}")
+        line += f", {config['model']}, temperature {config['temperature']:g}"
+        lines.append(", ".join((line, *distinctions(config, alike[_description(evaluation)]))))
     return lines
+
+
+def _description(one: Evaluation) -> tuple[object, ...]:
+    summary, config = one.summary, one.config
+    size = summary["samples"], summary["problems"]
+    return one.dataset, *size, config["model"], config["temperature"]
 
 
 def signed(store: Store, version: Version) -> str:

@@ -165,7 +165,7 @@ class Comparison(Viewed):
 
     def object(self) -> dict[str, Any]:
         """The comparison as JSON for programs."""
-        mean, low, high, problems = self.difference.estimate
+        estimate = self.difference.estimate
         return {
             "dataset": self.dataset,
             "model": self.model,
@@ -173,8 +173,8 @@ class Comparison(Viewed):
             "version": self.version.name,
             "control_mean": self.control_mean,
             "mean": self.mean,
-            "difference": interval_object(mean, low, high),
-            "problems": problems,
+            "difference": interval_object(estimate.mean, *estimate.bounds),
+            "problems": estimate.problems,
             "won": self.pairs.count("won"),
             "lost": self.pairs.count("lost"),
             "p": self.difference.p,

@@ -141,7 +141,7 @@ def scores_object(scores: Scores) -> dict[str, Any]:
             {
                 "version": first.name,
                 "against": one.version.name,
-                "difference": interval_object(*other.estimate[:3]),
+                "difference": interval_object(other.estimate.mean, *other.estimate.bounds),
                 "problems": other.estimate.problems,
                 "p": other.p,
                 "verdict": other.verdict,

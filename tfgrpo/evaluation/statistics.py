@@ -4,7 +4,8 @@ Intervals of differences are Student's t, those of shares Wilson's."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
 from typing import Any, NamedTuple
@@ -30,9 +31,17 @@ class Estimate(NamedTuple):
     problems: int
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval as it is shown: no mean of rewards, and no difference of two, is beyond 1.
+        Infinite bounds stay."""
+        if math.isinf(self.low):
+            return self.low, self.high
+        return max(self.low, min(self.mean, -1.0)), min(self.high, max(self.mean, 1.0))
+
+    @property
     def recorded(self) -> tuple[float, float | None, float | None]:
         """Mean and bounds as they are recorded: to six digits, None for a bound at infinity."""
-        low, high = (round(end, 6) if math.isfinite(end) else None for end in self[1:3])
+        low, high = (round(end, 6) if math.isfinite(end) else None for end in self.bounds)
         return round(self.mean, 6), low, high
 
     def __str__(self) -> str:
@@ -117,9 +126,13 @@ class Difference(NamedTuple):
     @property
     def words(self) -> str:
         """The difference with its interval: `+0.354 [+0.079, +0.629]`."""
-        return with_bounds(*self.estimate[:3])
+        return with_bounds(self.estimate.mean, *self.estimate.bounds)
 
 
+LONGEST = 30
+"""How many characters of one condition are shown at most, where it tells two evaluations apart."""
+OPTION = re.compile("[=:]")
+"""What the readable words of a domain's identity have, and digests of files and code have not."""
 FEWEST = 6
 """Problems that have to differ before a permutation test can say p < 0.05: 2 / 2**5 is more."""
 
@@ -258,8 +271,22 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
     if "top_k" in conditions:
         parts.append(f"{conditions['top_k']} experiences a prompt")
     if "domain" in conditions:
-        parts.append(f"domain {conditions['domain']}")
+        options = [one for one in str(conditions.get("identity", "")).split() if OPTION.search(one)]
+        parts.append(
+            f"domain {conditions['domain']}" + (f" ({', '.join(options)})" if options else "")
+        )
     return f"settings: {', '.join(parts)}"
+
+
+def distinctions(conditions: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What tells conditions from others that are described by the same words, each in words."""
+    names = {n for one in others for n in (*conditions, *one) if one.get(n) != conditions.get(n)}
+    words = {name: str(value) for name, value in conditions.items() if name in names}
+    return [
+        ("" if name == "identity" else f"{name.replace('_', ' ')} ")
+        + (value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
+        for name, value in words.items()
+    ]
 
 
 def verdict_words(difference: Difference, samples: int) -> str:

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.wording import with_bounds
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Effect(NamedTuple):
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval."""
-        return self.mean - 1.96 * self.deviation, self.mean + 1.96 * self.deviation
+        wide = 1.96 * self.deviation
+        return Estimate(self.mean, self.mean - wide, self.mean + wide, 0).bounds
 
     @property
     def recorded(self) -> list[float]:

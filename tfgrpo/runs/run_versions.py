@@ -168,7 +168,8 @@ class Gain(NamedTuple):
         return self.estimate.mean <= 0 or self.estimate.high < 0
 
     def __str__(self) -> str:
-        figures, problems = with_bounds(*self.estimate[:3]), self.estimate.problems
+        problems = self.estimate.problems
+        figures = with_bounds(self.estimate.mean, *self.estimate.bounds)
         base = "over the library that it began with, cross-fitted on its own attempts at"
         words = f"the run gains {figures} {base} {plural(problems, 'problem')}"
         if self.unknown:
