@@ -672,17 +672,23 @@ def test_the_installed_program_finds_a_policy_here_and_next_to_the_store(
     write_careful(tmp_path / folder)
     write_problems(work / "data.jsonl", 3)
     with ScriptedEndpoint(planted) as server:
-        more = ("--model", "m", "--base-url", server.base_url, "--policy", "my_policies:Careful")
-        more = (*more, "--epochs", "1", "--group-size", "9")
-        done = subprocess.run(
-            [TFGRPO, "--store", tmp_path / "store.db", "train", "data.jsonl", *more],
-            cwd=work,
-            env=environment(),
-            capture_output=True,
-            text=True,
-        )
-    assert not done.returncode, done.stderr
-    assert "a run of one step has none left to measure a lesson in" in done.stdout
+        more = ("--model", "m", "--base-url", server.base_url, "--epochs", "1", "--group-size", "9")
+
+        def printed(policy: str, *options: str) -> str:
+            train = ("train", "data.jsonl", *more, "--policy", policy, *options)
+            done = subprocess.run(
+                [TFGRPO, "--store", tmp_path / "store.db", *train],
+                cwd=work,
+                env=environment(),
+                capture_output=True,
+                text=True,
+            )
+            assert not done.returncode, done.stderr
+            return done.stdout
+
+        own = "my_policies:Careful"
+        assert printed(own, "--estimate") == printed("probation", "--estimate")
+        assert "a run of one step has none left to measure a lesson in" in printed(own)
 
 
 @pytest.mark.parametrize(

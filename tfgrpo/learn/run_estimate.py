@@ -25,7 +25,7 @@ from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.settings import BASE_PROMPT, PROBATION, SHORT_ANSWERS, Settings, TrainSettings
+from tfgrpo.settings import BASE_PROMPT, PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
@@ -335,7 +335,7 @@ class _Run:
         self._reflection = reflection_of(settings, plan.domain, plan.prompts)
         branch = settings.branch if settings.branch in store.branches() else "HEAD"
         self._library = store.library(store.resolve(branch))
-        self._measures = settings.policy in (PROBATION, BASE_PROMPT)
+        self._measures = settings.policy not in (PAPER, TRIAL)
         library = calls.assumed.library - len(self._library)
         if self._measures:  # no more can enter than is decided about
             ahead = len(plan.problems.train) * settings.epochs * settings.group_size
