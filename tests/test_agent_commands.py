@@ -427,6 +427,10 @@ def test_a_folder_of_somebody_elses_runs_no_command_before_trust(cli: Cli, tmp_p
             ) or "touch" in done.stderr
         assert not (tmp_path / "ran.txt").exists()
         assert not server.requests
+    (tmp_path / "tfgrpo.toml").write_text(f'[agent]\nrun = "{run}"\nreward = "agent"\n')
+    listed = cli("trust", env=untrusted).stdout
+    assert "runs touch ran.txt for each attempt" in listed
+    assert "to judge" not in listed, "no command judges"
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
+from tfgrpo.trust.permissions import OBJECT
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,6 +24,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
+    OBJECT,
     UPSTREAMS,
     Permissions,
     of_file,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
+from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
 from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, recordable
 from tfgrpo.agents.gateway import Desk, Gateway
@@ -27,6 +27,7 @@ from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
+from tfgrpo.trust.permissions import OBJECT
 
 AROUND = (
     "was not asked in an attempt that has an answer: the agent goes around its gateway, so it is "

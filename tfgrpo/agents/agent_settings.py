@@ -9,12 +9,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tfgrpo.trust.permissions import OBJECT, OWN_REWARD
+
 INSPECT = "inspect:"
 """What the name of a task of inspect_ai begins with, before its `FILE@TASK`."""
-OWN_REWARD = "agent"
-"""The reward that an agent tells itself."""
-OBJECT = "object:"
-"""What stands for a function that was given as a Python object, before its name."""
 _function = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z").match
 
 

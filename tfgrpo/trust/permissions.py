@@ -86,6 +86,9 @@ HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions
 JUDGED_TOOLS = frozenset(["use", "sandbox", "corpus", "provider", "search", "mcp"])
 LOCAL = "local:"
 OBJECT = "object:"
+"""What a domain or an agent is called by that was given as a Python object, before its name."""
+OWN_REWARD = "agent"
+"""The reward that an agent tells itself."""
 
 
 class Permission(NamedTuple):
@@ -339,6 +342,8 @@ def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> It
 
 def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
     table = {name: value for name, value in table.items() if f"agent.{name}" not in given}
+    if table.get("reward") == OWN_REWARD:  # which runs nothing
+        del table["reward"]
     for name, what in (("run", "for each attempt"), ("reward", "to judge each attempt")):
         value = table.get(name)
         if value and not str(value).startswith(OBJECT):
