@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, one_line_error
+from conftest import Cli, alive, one_line_error
 from scripted import ScriptedEndpoint, write_problems
 from test_agent_gateway import Rig, looks_up, rigged
 from wires import WireEndpoint
@@ -157,6 +157,19 @@ def test_what_is_reached_without_a_proxy_stays_so(
     assert made(rig, tmp_path, run=script(tmp_path, names)).response == f"{direct} {direct}"
 
 
+BIG = "a = bytearray(400 << 20); import time; time.sleep(60)"
+AWAY = f"""
+import os
+if os.fork():
+    os.wait()
+    import time; time.sleep(60)
+os.setsid()
+if os.fork() == 0:
+    {BIG}
+"""
+"""The same by a process whose parent is gone."""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -171,7 +184,8 @@ def test_what_is_reached_without_a_proxy_stays_so(
             "not done in 1.5 s: thinking",
         ),
         ("while True: print('flood' * 1000)", "wrote more than 65,536 bytes"),
-        ("a = bytearray(400 << 20); import time; time.sleep(60)", "took more than 200 MiB"),
+        (BIG, "took more than 200 MiB"),
+        (AWAY, "took more than 200 MiB"),
     ],
 )
 def test_one_that_dies_hangs_or_floods_fails_alone_with_its_last_words(
@@ -203,6 +217,46 @@ def test_what_a_command_leaves_running_is_ended_wherever_it_went(rig: Rig, tmp_p
     )
     assert made(rig, tmp_path, run=command).reward == 1.0
     assert not left()
+
+
+def test_memory_that_processes_share_counts_once(rig: Rig, tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, time
+        a = bytearray(b"x" * (60 << 20))
+        for _ in range(4):
+            if os.fork() == 0:
+                time.sleep(1.5)
+                os._exit(0)
+        for _ in range(4):
+            os.wait()
+        print("12")
+        """,
+    )
+    assert made(rig, tmp_path, run=command, memory=200).reason == ""
+
+
+def test_what_was_seen_of_an_attempt_is_ended_with_it_without_a_mark(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """One in a session of its own, with an empty environment, whose parent is gone."""
+    (tmp_path / "stray.py").write_text("import time; open('up', 'w'); time.sleep(600)")
+    command = script(
+        tmp_path,
+        """
+        import os, subprocess, sys, time
+        if os.fork() == 0:
+            os.setsid()
+            subprocess.Popen([sys.executable, os.path.abspath("stray.py")], env={})
+            time.sleep(1)
+            os._exit(0)
+        time.sleep(2)
+        print(os.path.exists("up"))
+        """,
+    )
+    assert made(rig, tmp_path, run=command).response == "True"
+    assert not alive(tmp_path / "stray.py")
 
 
 def test_each_attempt_has_its_own_copy_and_its_changes_are_in_the_trajectory(

@@ -7,42 +7,16 @@ mark in its environment.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from tfgrpo.store import child_processes
+from tfgrpo.tools.process_table import Family
 
 RUN_MARK = "TFGRPO_AGENTS_OF"
 """The variable that every process of a run's agents has."""
-PROC = Path("/proc")
-ROUNDS = 20
-
-
-def marked(mark: str) -> list[int]:
-    """Returns the processes that have `NAME=VALUE` in their environment."""
-    numbers = []
-    for entry in PROC.iterdir() if PROC.is_dir() else ():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                    numbers.append(int(entry.name))
-    return numbers
-
-
-def end(mark: str) -> None:
-    """Ends the processes that are marked so, and what they start meanwhile."""
-    for _ in range(ROUNDS):
-        numbers = marked(mark)
-        if not numbers:
-            return
-        for number in numbers:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(number, signal.SIGKILL)
 
 
 @contextmanager
@@ -65,4 +39,4 @@ def guarded(token: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     sys.stdin.buffer.read()
-    end(f"{RUN_MARK}={sys.argv[1]}")
+    Family(f"{RUN_MARK}={sys.argv[1]}").kill()

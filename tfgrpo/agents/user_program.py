@@ -1,8 +1,7 @@
 """Programs of the user's: one process group for each, with limits, killed whole.
 
-What is in the group is found by its number, and what has left it by the token of its attempt in
-its environment. A program that says more than is kept, or takes more memory than it may, is
-ended.
+All that it has started is found by `process_table.Family`, wherever it went. A program that says
+more than is kept, or takes more memory than it may, is ended.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import asyncio
 import os
 import shutil
 import signal
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +19,8 @@ from subprocess import PIPE, Popen
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools import process_table
 
-PROC = Path("/proc")
 LOOK = 0.2
 """Seconds between two looks at how much memory a program has."""
 LAST_WORDS = 400
@@ -110,7 +107,8 @@ class _Watched:
     """A process that runs, and what it has said so far."""
 
     def __init__(self, process: Popen[bytes], limits: Limits, token: str) -> None:
-        self._process, self._limits, self._token = process, limits, token
+        self._process, self._limits = process, limits
+        self._family = process_table.Family(f"{MARK}={token}", process.pid)
         self._heard = (bytearray(), bytearray())
         self.too_much = ""
 
@@ -192,8 +190,8 @@ class _Watched:
                 pipe.close()
 
     def _takes_too_much(self) -> bool:
-        pages = sum(_resident(number) for number in _table.of(self._process.pid))
-        return pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory << 20
+        members = self._family.members(process_table.AGE)
+        return process_table.take_more(members, self._limits.memory << 20)
 
     def end(self) -> None:
         """Ends what is left of the process, takes note of how it ended, and closes its streams."""
@@ -208,69 +206,7 @@ class _Watched:
         """Ends the process with all that it has started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        for _ in range(100):  # what is being started while others are ended
-            left = self._members()
-            if not left:
-                break
-            for number in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(number, signal.SIGKILL)
-
-    def _members(self) -> list[int]:
-        """Returns the processes of this attempt that run: those of its session, and those that have
-        its token in their environment."""
-        mark = f"{MARK}={self._token}".encode()
-        numbers = []
-        for number, (_, session) in _processes().items():
-            with suppress(OSError):
-                environment = (PROC / str(number) / "environ").read_bytes().split(b"\0")
-                if session == self._process.pid or mark in environment:
-                    numbers.append(number)
-        return numbers
-
-
-def _processes() -> dict[int, tuple[int, int]]:
-    """Returns the processes that run: number → its parent and its session. Nothing where the system
-    does not tell."""
-    numbers: dict[int, tuple[int, int]] = {}
-    for entry in PROC.iterdir() if PROC.is_dir() else ():
-        if entry.name.isdigit():
-            with suppress(OSError, ValueError, IndexError):
-                fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-                if fields[0] not in "ZX":
-                    numbers[int(entry.name)] = int(fields[1]), int(fields[3])
-    return numbers
-
-
-class _Table:
-    """The processes that run, read once for all attempts that look at the same time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._read = -LOOK
-        self._there: dict[int, tuple[int, int]] = {}
-
-    def of(self, leader: int) -> list[int]:
-        """Returns a session's processes, and those that these have started."""
-        with self._lock:
-            if time.monotonic() - self._read >= LOOK / 2:
-                self._there, self._read = _processes(), time.monotonic()
-            there = self._there
-        members = {number for number, (_, session) in there.items() if session == leader}
-        while True:
-            more = {n for n, (parent, _) in there.items() if parent in members} - members
-            if not more:
-                return sorted(members)
-            members |= more
-
-
-_table = _Table()
-
-
-def _resident(number: int) -> int:
-    with suppress(OSError, ValueError, IndexError):
-        return int((PROC / str(number) / "statm").read_text().split()[1])
-    return 0
+        self._family.kill()
 
 
 def _last_words(heard: tuple[bytes, bytes]) -> str:

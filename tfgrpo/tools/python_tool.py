@@ -174,7 +174,8 @@ class Python(Tool):
             raise
         self._counted = NO_BOUND in confinement.lacks
         self._group = open_group()
-        held = self._group is not None and self._group.take(process.pid)
+        group = self._group
+        held = group is not None and await asyncio.to_thread(group.take, process.pid)
         self._counts_threads = not (held or confinement.threads)
         return process
 
@@ -191,8 +192,10 @@ class Python(Tool):
         """By what files or threads are over limits, where the kernel does not bound them."""
         process, folder, limits = self._process, self._scratch, self.limits
         counted = process if self._counts_threads else None
-        if counted is not None and (over := too_many_threads(counted.pid)) is not None:
-            return over
+        if counted is not None:
+            over = await asyncio.to_thread(too_many_threads, counted.pid)
+            if over is not None:
+                return over
         if not self._counted or process is None or folder is None:
             return None
         return await asyncio.to_thread(

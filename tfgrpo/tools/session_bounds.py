@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfgrpo.tools.confine import MOST_THREADS
+from tfgrpo.tools.process_table import AGE, descendants
 
 DEEPEST = 100
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -88,7 +89,7 @@ def _deleted_files(folder: Path, process: int) -> dict[object, int]:
         disk = folder.lstat().st_dev
     except OSError:
         return sizes
-    for member in _process_tree(process):
+    for member in descendants(process, AGE):
         with suppress(OSError):
             for entry in os.scandir(f"/proc/{member}/fd"):
                 with suppress(OSError):
@@ -106,17 +107,6 @@ def _deleted_files(folder: Path, process: int) -> dict[object, int]:
                     length = int(mapped[2], 16) - int(mapped[1], 16)
                     sizes[inode] = max(sizes.get(inode, 0), length)
     return sizes
-
-
-def _process_tree(process: int) -> Iterator[int]:
-    """Yields a process and all that it started, as far as they can be seen."""
-    waiting = [process]
-    while waiting:
-        member = waiting.pop()
-        with suppress(OSError):
-            listed = Path(f"/proc/{member}/task/{member}/children").read_text(encoding="ascii")
-            waiting += map(int, listed.split())
-        yield member
 
 
 def remove_scratch(folder: Path) -> None:
@@ -179,9 +169,12 @@ class ThreadGroup:
 
     def take(self, pid: int) -> bool:
         """Moves a process and what it has started into the group; returns whether that worked."""
+        taken = set[int]()
         try:
-            for one in descendants(pid):
-                (self.path / "cgroup.procs").write_text(str(one))
+            while left := descendants(pid) - taken:  # what they start from now on is in it
+                for one in left:
+                    (self.path / "cgroup.procs").write_text(str(one))
+                taken |= left
         except OSError:
             return False
         return True
@@ -233,18 +226,10 @@ def _parents() -> Iterator[Path]:
                     yield from (own, own.parent)[: 2 if own != Path(at) else 1]
 
 
-def descendants(pid: int) -> Iterator[int]:
-    """Yields a process and all that it has started, in order. Raises OSError."""
-    yield pid
-    for task in os.listdir(f"/proc/{pid}/task"):
-        for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
-            yield from descendants(int(child))
-
-
 def too_many_threads(pid: int) -> str | None:
     """What is wrong where a process and what it has started have too many threads."""
     count = 0
-    with suppress(OSError):  # one has ended meanwhile
-        for one in descendants(pid):
+    for one in descendants(pid, AGE):
+        with suppress(OSError):  # it has ended meanwhile
             count += len(os.listdir(f"/proc/{one}/task"))
     return f"more than {MOST_THREADS} threads" if count > MOST_THREADS else None
