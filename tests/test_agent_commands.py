@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -15,18 +17,20 @@ import pytest
 from conftest import Cli, alive, one_line_error
 from scripted import ScriptedEndpoint, write_problems
 from test_agent_gateway import Rig, looks_up, rigged
+from waiting import until_so
 from wires import WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.agents.command_agent import read_reward
 from tfgrpo.agents.user_program import MARK
-from tfgrpo.agents.workspace import SHOWN, Workspace, remove
+from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools.session_bounds import remove_scratch
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
 PYTHON = sys.executable
@@ -295,6 +299,113 @@ def test_each_attempt_has_its_own_copy_and_its_changes_are_in_the_trajectory(
     assert "there is no answer file other.txt" in missing.reason
 
 
+def test_links_within_a_workspace_lead_within_its_copy(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "a" / "b").mkdir(parents=True)
+    (work / "data.txt").write_text("as it was\n")
+    (work / "a" / "file").write_text("x")
+    texts = {
+        "whole": f"{work}/data.txt",
+        "plain": "data.txt",
+        "out and back": "../work/data.txt",
+        "a/folder": str(work / "a" / "b"),
+        "a/b/top": "../..",
+        "a/b/by another": "top/../work/a/file",
+        "a/b/by a whole one": "../../whole",
+        "dangling": f"{work}/nowhere",
+        "loop": "loop",
+    }
+    for name, text in texts.items():
+        (work / name).symlink_to(text)
+    workspace = Workspace(work, 100)
+    copy = workspace.copy()
+    try:
+        assert workspace.changes(copy) == {}
+        for name in set(texts) - {"loop"}:
+            there, here = (copy / name).resolve(), (work / name).resolve()
+            assert there.relative_to(copy) == here.relative_to(work), name
+        assert os.readlink(copy / "plain") == "data.txt"
+        assert os.readlink(copy / "a" / "b" / "top") == "../.."
+        assert os.readlink(copy / "loop") == "loop"
+        (copy / "whole").write_text("changed\n")
+        (copy / "a" / "folder" / "new").write_text("new\n")
+        assert set(workspace.changes(copy)) == {"data.txt", "a/b/new"}
+    finally:
+        remove_scratch(copy)
+    assert (work / "data.txt").read_text() == "as it was\n"
+    assert not (work / "a" / "b" / "new").exists()
+
+
+def test_a_copy_that_is_still_made_when_its_attempt_is_cancelled_is_removed(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, places = tmp_path / "work", tmp_path / "places"
+    work.mkdir()
+    places.mkdir()
+    for number in range(2000):
+        (work / f"{number}.txt").write_text("x" * 100)
+    settings = AgentSettings(run=script(tmp_path, "print(12)"), workspace="work")
+    rollout = by_agent(DOMAIN, settings, tmp_path, {}, 4).rollout
+    monkeypatch.setattr("tempfile.tempdir", str(places))
+
+    async def run() -> None:
+        async with rollout.opened(30.0) as opened:  # type: ignore[attr-defined]
+            attempt = asyncio.ensure_future(opened(rig.context()))
+            await until_so(lambda: any(places.iterdir()))
+            attempt.cancel()
+            await asyncio.gather(attempt, return_exceptions=True)
+        await rig.calls.endpoint.close()
+
+    asyncio.run(run())
+    assert list(places.iterdir()) == []
+
+
+HOSTILE = """
+import os, sys
+from pathlib import Path
+from tfgrpo.agents.workspace import Workspace
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools.session_bounds import remove_scratch
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    Workspace(Path(sys.argv[1]).parent, 100)
+except SettingsError as error:
+    print(error)
+workspace = Workspace(Path(sys.argv[1]), 100)
+copy = workspace.copy()
+here = os.open(copy, os.O_RDONLY)
+for number in range(3000):
+    os.mkdir("d", dir_fd=here)
+    inner = os.open("d", os.O_RDONLY, dir_fd=here)
+    os.close(here)
+    here = inner
+os.close(here)
+(copy / "closed").mkdir()
+(copy / "closed" / "file").write_text("x")
+(copy / "closed").chmod(0)
+(copy / "new").write_text("new")
+print(sorted(workspace.changes(copy)))
+copy.chmod(0)
+remove_scratch(copy)
+print(copy.exists())
+"""
+
+
+def test_a_copy_is_looked_through_and_removed_whatever_was_made_of_it(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:  # another user may look into it
+        os.chmod(place, 0o755)
+        work = Path(place, "work")
+        work.mkdir()
+        (work / "a.txt").write_text("a")
+        Path(place, "secret").mkdir(0o000)
+        line = [PYTHON, "-c", HOSTILE, str(work)]
+        done = subprocess.run(line, capture_output=True, text=True, cwd="/")
+    refused = f"secret in the workspace {place} cannot be read: Permission denied"
+    assert done.stdout == f"{refused}\n['new']\nFalse\n", done.stderr
+
+
 def test_an_answer_file_that_is_a_pipe_is_none(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     command = script(tmp_path, "import os; os.mkfifo('answer.txt')")
@@ -323,7 +434,7 @@ def test_what_is_shown_of_changes_is_bounded_and_long_new_files_are_not_read(
         (copy / "z.txt").write_text("new\n")
         changes = workspace.changes(copy)
     finally:
-        remove(copy)
+        remove_scratch(copy)
     assert (changes["huge"], changes["long.bin"]) == ("new, and no short text", "changed")
     *_, last = changes.values()
     listed = len(changes) - 1
@@ -426,6 +537,11 @@ def test_a_workspace_that_is_none_is_refused_before_the_first_attempt(tmp_path: 
     leads_out.mkdir()
     (leads_out / "passwd").symlink_to("/etc/passwd")
     assert "a link that leads out of it" in refused("leads-out")
+    for name, leads in (("worktree", "/elsewhere/.git/worktrees/x"), ("part", "../.git/modules/x")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".git").write_text(f"gitdir: {leads}\n")
+        assert ".git in the workspace" in refused(name)
+        assert "a repository that its copies would share" in refused(name)
     large = tmp_path / "large"
     large.mkdir()
     with (large / "big").open("wb") as file:

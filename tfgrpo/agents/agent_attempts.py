@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,13 +20,14 @@ from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, recordab
 from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import transcript
-from tfgrpo.agents.workspace import Workspace, remove
+from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import REST
 from tfgrpo.domains import base
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
+from tfgrpo.tools.session_bounds import remove_scratch
 from tfgrpo.trust.permissions import OBJECT
 
 AROUND = (
@@ -57,15 +58,11 @@ class AgentRollout:
 
         async def rollout(context: Context) -> Trajectory:
             desk = gateway.admit(context)
-            copy = None
             try:
-                if self._workspace is not None:
-                    copy = await asyncio.to_thread(self._workspace.copy)
-                return await self._attempt(Place(desk, seconds, copy))
+                async with _copied(self._workspace) as copy:
+                    return await self._attempt(Place(desk, seconds, copy))
             finally:
                 gateway.dismiss(desk)
-                if copy is not None:
-                    await asyncio.shield(asyncio.to_thread(remove, copy))
 
         starts = isinstance(self._runner, CommandAgent)
         try:
@@ -87,6 +84,25 @@ class AgentRollout:
             judged = Judged(context.problem, trajectory, files, place.workspace)
             await self._judge.look(context, judged, attempt)
         return trajectory
+
+
+@asynccontextmanager
+async def _copied(workspace: Workspace | None) -> AsyncIterator[Path | None]:
+    """Yields a copy of a workspace, where there is one, and removes it. Cancelled while a thread
+    still makes it, it waits for that."""
+    if workspace is None:
+        yield None
+        return
+    making = asyncio.ensure_future(asyncio.to_thread(workspace.copy))
+
+    async def remove() -> None:
+        with suppress(OSError, SettingsError):  # which was raised already
+            await asyncio.to_thread(remove_scratch, await making)
+
+    try:
+        yield await asyncio.shield(making)
+    finally:
+        await asyncio.shield(remove())
 
 
 async def _until_over(desk: Desk, running: Any) -> Attempt:

@@ -28,7 +28,7 @@ from typing import Any
 from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
 from tfgrpo.agents.function_agent import Attempt, Place
 from tfgrpo.agents.user_program import Limits, Task, check_command, run
-from tfgrpo.agents.workspace import Workspace, remove
+from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import Problem, without_answer
 from tfgrpo.domains.base import Context, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
@@ -37,6 +37,7 @@ from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
+from tfgrpo.tools.session_bounds import remove_scratch
 
 LONGEST = 96 << 10
 """Bytes of a variable: systems take no longer ones. A longer problem is on standard input alone."""
@@ -238,7 +239,7 @@ class RewardCommand:
             return
         finally:
             if copy is not None:
-                remove(copy)
+                remove_scratch(copy)
         verdict = read_reward(output, problem.answer)
         if verdict.reward is None:
             raise _no_reward(problem, verdict)

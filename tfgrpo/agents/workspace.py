@@ -1,8 +1,8 @@
 """Workspaces: a fresh copy of a folder for each attempt, and what the attempt changed in it.
 
 A copy shares the blocks of its files with the folder where the file system can (reflinks), else it
-is made anew. Links within the folder stay links; one that leads out is refused before anything is
-paid for. Sockets and devices are refused too.
+is made anew. Links within the folder stay links, and lead within the copy; one that leads out is
+refused before anything is paid for, and so is git's own. Sockets and devices are refused too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.model.response import as_text
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools.session_bounds import remove_scratch
 
 LONGEST = 64 << 10
 """Bytes of a file from which on its changes are told by size alone."""
@@ -42,10 +44,13 @@ class Workspace:
     """A folder that attempts work in copies of. Raises SettingsError where none can be made."""
 
     def __init__(self, folder: Path, most: int) -> None:
-        self.folder = folder.resolve()
-        self._check(folder, most)
-        known = ((name, _known(path)) for name, path in _files(self.folder).items())
+        self.folder, self._named = folder.resolve(), folder
+        self._check(most)
+        known = ((name, self._before(path)) for name, path in _files(self.folder).items())
         self._known = {name: one for name, one in known if one is not None}
+
+    def _before(self, path: Path) -> Known | None:
+        return _link(self._link_text(path)) if path.is_symlink() else _known(path)
 
     @property
     def identity(self) -> str:
@@ -54,16 +59,30 @@ class Workspace:
         return hashlib.sha256(repr(listed).encode()).hexdigest()[:16]
 
     def copy(self) -> Path:
-        """Returns a new copy, to be removed with `remove`. Blocks. Raises OSError."""
+        """Returns a new copy, to be removed with `remove_scratch`. Blocks. Raises OSError, and
+        SettingsError for a link that is new and leads out."""
         there = Path(tempfile.mkdtemp(prefix="tfgrpo-workspace-")).resolve()
         try:
-            shutil.copytree(
-                self.folder, there, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file
-            )
+            self._copy_into(there)
         except BaseException:
-            remove(there)
+            remove_scratch(there)
             raise
         return there
+
+    def _copy_into(self, there: Path) -> None:
+        folders = [(self.folder, there)]
+        for entry in _walk(self.folder):
+            path = Path(entry.path)
+            target = there / path.relative_to(self.folder)
+            if entry.is_symlink():
+                target.symlink_to(self._link_text(path))
+            elif entry.is_dir():
+                target.mkdir()
+                folders.append((path, target))
+            elif entry.is_file():
+                _copy_file(path, target)
+        for path, target in reversed(folders):  # one may not be written to
+            shutil.copystat(path, target)
 
     def changes(self, copy: Path) -> dict[str, str]:
         """Returns what an attempt changed: path → a unified diff, or what became of the file; of
@@ -88,59 +107,102 @@ class Workspace:
             room_for_names -= len(name)
         return changed | ({"…": f"and {more:,} more"} if more else {})
 
-    def _check(self, named: Path, most: int) -> None:
+    def _check(self, most: int) -> None:
         if not self.folder.is_dir():
-            raise SettingsError(f"the workspace {named} is no folder", hint="--workspace FOLDER")
-        size = 0
-        for count, path in enumerate(_walk(self.folder), 1):
-            name = path.relative_to(self.folder)
+            hint = "--workspace FOLDER"
+            raise SettingsError(f"the workspace {self._named} is no folder", hint=hint)
+        size, inner = 0, (Path(entry.path) for entry in _walk(self.folder))
+        for count, path in enumerate(chain((self.folder,), inner)):
             try:
-                mode, leads_to = path.lstat().st_mode, path.resolve()
+                size += self._size(path)
             except OSError as error:
-                raise SettingsError(
-                    f"{name} in the workspace {named} cannot be read: {error.strerror}",
-                    hint="each attempt gets a copy: name a folder whose files you may read",
-                ) from None
-            if stat.S_ISLNK(mode) and not leads_to.is_relative_to(self.folder):
-                raise SettingsError(
-                    f"{name} in the workspace {named} is a link that leads out of it",
-                    hint="put a copy in its place",
-                )
-            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-                raise SettingsError(
-                    f"{name} in the workspace {named} is no file", hint="remove it from the folder"
-                )
-            size += path.lstat().st_size if stat.S_ISREG(mode) else 0
+                hint = "each attempt gets a copy: name a folder whose files you may read"
+                raise self._refusal(path, f"cannot be read: {error.strerror}", hint) from None
             if size > most << 20 or count > MOST_FILES:
                 raise SettingsError(
-                    f"the workspace {named} has more than {most:,} MiB or {MOST_FILES:,} files",
+                    f"the workspace {self._named} has more than {most:,} MiB or {MOST_FILES:,} "
+                    "files",
                     hint="each attempt gets a copy: name a smaller folder, or raise copy_limit in "
                     "[agent]",
                 )
 
+    def _size(self, path: Path) -> int:
+        """Returns the bytes of a file. Raises SettingsError for what no copy can have, and OSError
+        for what cannot be read."""
+        state = path.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            self._link_text(path)
+            return 0
+        if stat.S_ISDIR(state.st_mode):
+            os.scandir(path / ".").close()
+            return 0
+        if not stat.S_ISREG(state.st_mode):
+            raise self._refusal(path, "is no file", "remove it from the folder")
+        with path.open("rb") as file:
+            if path.name == ".git":
+                self._check_git(path, file.read(LONGEST))
+        return state.st_size
 
-def remove(copy: Path) -> None:
-    """Removes a copy, whatever was made of it. Blocks."""
+    def _link_text(self, link: Path) -> str:
+        """Returns what a link says in a copy, where it leads to what it leads to in the folder.
+        Raises SettingsError for one that leads out."""
+        text = os.readlink(link)
+        steps = Path(text).parts
+        passed = [_real(link.parent, *steps[:count]) for count in range(1, len(steps) + 1)]
+        if not self._has(passed[-1]):
+            hint = "put a copy in its place"
+            raise self._refusal(link, "is a link that leads out of it", hint)
+        if all(map(self._has, passed)):
+            return text
+        return os.path.relpath(passed[-1], link.parent)
 
-    def allow(path: str) -> None:
-        with suppress(OSError):
-            os.chmod(path, 0o700, follow_symlinks=False)
+    def _check_git(self, file: Path, content: bytes) -> None:
+        """Raises SettingsError for the file of a worktree or a module that a copy would work on the
+        repository of."""
+        if not content.startswith(b"gitdir:"):
+            return
+        leads = os.fsdecode(content.partition(b":")[2].strip())
+        if os.path.isabs(leads) or not self._has(_real(file.parent, leads)):
+            hint = "name a folder that `git clone` made of it, with a repository of its own"
+            raise self._refusal(file, "leads to a repository that its copies would share", hint)
 
-    for folder, _, _ in os.walk(copy):
-        allow(folder)
-    shutil.rmtree(copy, ignore_errors=True)
+    def _has(self, path: Path) -> bool:
+        return path.is_relative_to(self.folder)
+
+    def _refusal(self, path: Path, what: str, hint: str) -> SettingsError:
+        name = path.relative_to(self.folder)
+        return SettingsError(f"{name} in the workspace {self._named} {what}", hint=hint)
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            yield Path(place, name)
+def _real(*parts: str | Path) -> Path:
+    return Path(os.path.realpath(os.path.join(*parts)))
+
+
+def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yields what is in a folder, each folder before what is in it; nothing of one that cannot be
+    read. It follows no link, and does not call itself: an attempt nests folders as it likes."""
+    waiting = [os.fspath(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                listed = list(entries)
+        except OSError:
+            continue
+        for entry in listed:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
 
 
 def _files(folder: Path) -> dict[str, Path]:
     """Returns what is in a folder and is no folder, by its path there."""
-    paths = (path for path in _walk(folder) if os.path.islink(path) or not os.path.isdir(path))
+    entries = (entry for entry in _walk(folder) if not entry.is_dir(follow_symlinks=False))
+    paths = (Path(entry.path) for entry in entries)
     return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
+def _link(text: str) -> Known:
+    return Known(0, f"→ {text}", None)
 
 
 def _known(path: Path, size: int | None = None) -> Known | None:
@@ -149,7 +211,7 @@ def _known(path: Path, size: int | None = None) -> Known | None:
     try:
         state = path.lstat()
         if stat.S_ISLNK(state.st_mode):
-            return Known(0, f"→ {os.readlink(path)}", None)
+            return _link(os.readlink(path))
         if not stat.S_ISREG(state.st_mode):
             return None
         if state.st_size > LONGEST and size not in (None, state.st_size):
@@ -176,13 +238,13 @@ def _difference(name: str, before: Known | None, after: Known | None) -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def _copy_file(source: str, target: str) -> str:
+def _copy_file(source: Path, target: Path) -> None:
     """Copies a file with its mode, sharing its blocks where that can be done."""
     with suppress(ImportError, OSError):
         import fcntl
 
-        with open(source, "rb") as old, open(target, "wb") as new:
+        with source.open("rb") as old, target.open("wb") as new:
             fcntl.ioctl(new, _CLONE, old.fileno())
         shutil.copystat(source, target)
-        return target
-    return str(shutil.copy2(source, target))
+        return
+    shutil.copy2(source, target)

@@ -113,6 +113,8 @@ def remove_scratch(folder: Path) -> None:
     """Removes a folder and all in it that can be, however deep: inner folders are moved up to the
     top one after the other."""
     with suppress(OSError):
+        if not folder.is_symlink():
+            folder.chmod(0o700)
         top = os.open(folder, FOLDER)
         try:
             _clear(top)
