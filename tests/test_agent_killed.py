@@ -23,15 +23,16 @@ from test_training import identity, journalled
 from waiting import until
 
 import tfgrpo
-from tfgrpo.agents.orphan_guard import RUN_MARK
+from tfgrpo.agents.user_program import MARK
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 KILLS = 500 if LONG else 12
 OPTIONS = (
     *("--store", "store.db", "train", "problems.jsonl", "--run", "run", "--model", "scripted"),
     *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),
-    *("--policy", "paper", "--keep-going", "--agent", f"{sys.executable} -S agent.py"),
+    *("--policy", "paper", "--keep-going"),
 )
+BY_AGENT = ("--agent", f"{sys.executable} -S agent.py")
 AGENT = """
 import http.client, json, os, subprocess, sys
 task = json.load(sys.stdin)
@@ -61,7 +62,7 @@ def agents_left(tag: str) -> list[int]:
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except (OSError, IndexError):
             continue
-        of_agents = any(one.startswith(f"{RUN_MARK}=".encode()) for one in variables)
+        of_agents = any(one.startswith(f"{MARK}=".encode()) for one in variables)
         if of_agents and f"TEST_TAG={tag}".encode() in variables and state not in "ZX":
             numbers.append(int(entry.name))
     return numbers
@@ -107,7 +108,7 @@ class Killings:
         begun, kills = len(self.script.requests), self.kills.total()
         while True:
             before = len(self.script.requests)
-            self.forked.start(*OPTIONS, "--base-url", server.base_url)
+            self.forked.start(*OPTIONS, *BY_AGENT, "--base-url", server.base_url)
             while not self.forked.ended() and self.kills.total() - kills < most:
                 self.kill()
             code = self.forked.status()
@@ -143,6 +144,44 @@ class Killings:
             except ProcessLookupError:
                 return
             self.kills["agent"] += 1
+
+
+REWARD = """
+import os, pathlib, subprocess
+folder = pathlib.Path(__file__).parent
+if (folder / "begun").exists():
+    (folder / f"judging-{os.getpid()}").touch()
+    subprocess.Popen(["sleep", "600"], start_new_session=True).wait()
+print(1)
+"""
+
+
+@pytest.mark.parametrize("by", [(), (*BY_AGENT, "--workspace", "work")], ids=["model", "agent"])
+def test_a_kill_while_commands_judge_leaves_none_and_no_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...]
+) -> None:
+    tag, places = f"{os.getpid()}-reward", tmp_path / "places"
+    monkeypatch.setenv("TEST_TAG", tag)
+    monkeypatch.setenv("TMPDIR", str(places))
+    for folder in (places, tmp_path / "work"):
+        folder.mkdir()
+    write_problems(tmp_path / "problems.jsonl", 8)
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "reward.py").write_text(REWARD)
+    reward = ("--reward", f"{sys.executable} -S reward.py")
+    with (
+        ScriptedEndpoint(Numbered(restless)) as server,
+        Forked(tmp_path, worker_server().address) as forked,
+    ):
+        forked.start(*OPTIONS, *by, *reward, "--base-url", server.base_url)
+        until(lambda: server.requests or forked.ended())
+        (tmp_path / "begun").touch()
+        until(lambda: forked.ended() or len(list(tmp_path.glob("judging-*"))) >= 3)
+        assert not forked.ended(), forked.said()
+        forked.kill()
+        assert forked.status() == -signal.SIGKILL
+        until(lambda: not agents_left(tag), 30)
+        until(lambda: not list(places.glob("tfgrpo-workspace-*")), 30)
 
 
 def failures(folder: Path) -> int:

@@ -148,8 +148,8 @@ assert process.wait() == 0
     "a guard of orphans": (
         """
 from tfgrpo.agents.orphan_guard import guarded
-with guarded("token"):
-    tell()
+guarded()
+tell()
 """,
         [],
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,6 @@ from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
 from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, recordable
 from tfgrpo.agents.gateway import Desk, Gateway
-from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import transcript
 from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import REST
@@ -64,10 +63,8 @@ class AgentRollout:
             finally:
                 gateway.dismiss(desk)
 
-        starts = isinstance(self._runner, CommandAgent)
         try:
-            with guarded(gateway.family) if starts else nullcontext():
-                yield rollout
+            yield rollout
         finally:
             await gateway.close()
 

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import h11
 
-from tfgrpo.agents.orphan_guard import RUN_MARK
 from tfgrpo.agents.wire_conversation import (
     SYSTEM,
     Passed,
@@ -92,7 +91,6 @@ class Desk:
     context: Context
     base_url: str
     token: str
-    family: str
     addition: Addition | None
     shown: str
     passed: list[Passed] = field(default_factory=list)
@@ -118,7 +116,6 @@ class Desk:
             "ANTHROPIC_BASE_URL": self.base_url,
             "ANTHROPIC_API_KEY": self.token,
             "ANTHROPIC_AUTH_TOKEN": self.token,
-            RUN_MARK: self.family,
             "NO_PROXY": direct,
             "no_proxy": direct,
         }
@@ -146,8 +143,6 @@ class Gateway:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._port = 0
-        self.family = secrets.token_hex(16)
-        """What all attempts of this gateway have in common."""
 
     async def start(self) -> None:
         """Begins to listen. Raises OSError."""
@@ -170,7 +165,7 @@ class Gateway:
         readable = library is not None and bool(library.readable)
         new = addition(library) if readable and library is not None else None
         shown = prompt_text(rules_of(library)) if readable and library is not None else ""
-        desk = Desk(context, f"http://{HOST}:{self._port}/{token}", token, self.family, new, shown)
+        desk = Desk(context, f"http://{HOST}:{self._port}/{token}", token, new, shown)
         self._desks[token] = desk
         return desk
 

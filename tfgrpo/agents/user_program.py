@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+from tfgrpo.agents.orphan_guard import RUN_MARK, guarded
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
@@ -68,9 +69,10 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     Raises CallFailed with its last words where it ends otherwise, or takes too much. Cancelled, it
     is killed whole."""
     name = Path(task.command[0]).name
-    there = child_processes.whole(**task.environment, **{MARK: token})
-    environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}
     try:
+        marks = {MARK: token, RUN_MARK: guarded()}
+        there = child_processes.whole(**task.environment, **marks)
+        environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}
         process = child_processes.start_as_written(
             task.command,
             environment,

@@ -12,13 +12,13 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.agents.orphan_guard import new_copy
 from tfgrpo.model.response import as_text
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.session_bounds import remove_scratch
@@ -61,7 +61,7 @@ class Workspace:
     def copy(self) -> Path:
         """Returns a new copy, to be removed with `remove_scratch`. Blocks. Raises OSError, and
         SettingsError for a link that is new and leads out."""
-        there = Path(tempfile.mkdtemp(prefix="tfgrpo-workspace-")).resolve()
+        there = new_copy()
         try:
             self._copy_into(there)
         except BaseException:
