@@ -150,6 +150,50 @@ def test_the_key_of_the_endpoint_is_not_in_a_commands_environment(
     assert made(rig, tmp_path, run=script(tmp_path, names)).response == "False there"
 
 
+SEES = """
+import json, os, sys
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), sys.argv[1]), "a") as file:
+    print(" ".join(sorted(name for name in os.environ if name.startswith("OWN_"))), file=file)
+print(1)
+"""
+
+
+def test_no_key_that_a_run_reads_is_in_the_environment_of_its_commands(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    (tmp_path / "sees.py").write_text(SEES)
+    variables = {
+        "OWN_POLICY_KEY": "k-1",
+        "OWN_REFLECTION_KEY": "key-of-the-reflection-model",
+        "OWN_FLEET_KEY": "key-of-another-endpoint",
+        "OWN_HEADER": "Bearer key-of-the-reflection-model",
+        "OWN_OTHER": "there",
+        "OWN_EMPTY": "",
+    }
+    with ScriptedEndpoint() as server:
+        (tmp_path / "tfgrpo.toml").write_text(f"""
+[model]
+model = "m"
+reflection_base_url = "{server.base_url}"
+reflection_api_key_env = "OWN_REFLECTION_KEY"
+[[endpoints]]
+base_url = "{server.base_url}"
+api_key_env = "OWN_POLICY_KEY"
+[[endpoints]]
+base_url = "{server.base_url}/"
+api_key_env = "OWN_FLEET_KEY"
+[agent]
+run = "{PYTHON} sees.py agent"
+reward = "{PYTHON} sees.py reward"
+""")
+        options = ("--epochs", "1", "--group-size", "2", "--keep-going")
+        cli("train", "problems.jsonl", *options, env=variables)
+    for name in ("agent", "reward"):
+        *_, last = (tmp_path / name).read_text().splitlines()
+        assert last == "OWN_EMPTY OWN_OTHER", name
+
+
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
 def test_what_is_reached_without_a_proxy_stays_so(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

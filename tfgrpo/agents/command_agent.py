@@ -71,12 +71,10 @@ class CommandAgent:
         environment["TFGRPO_SEED"] = str(desk.context.seed)
         if len(task_text) <= LONGEST:
             environment["TFGRPO_PROBLEM"] = task_text.decode()
-        secret = desk.context.calls.endpoint.api_key or ""
         limits = Limits(place.seconds, settings.memory, settings.output)
         folder = place.workspace or self._root
-        output, errors = await run(
-            Task(self._command, folder, environment, task_text, secret), limits, desk.token
-        )
+        task = Task(self._command, folder, environment, task_text)
+        output, errors = await run(task, limits, desk.token)
         if settings.answer_file is not None:
             path = folder / settings.answer_file
             return Attempt(await asyncio.to_thread(_read, path, settings.output))

@@ -17,6 +17,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 from tfgrpo.agents.orphan_guard import RUN_MARK, guarded
+from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
@@ -40,14 +41,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A program to be run: its command, where, with which environment beside this process's, what
-    it reads, and a value that none of its variables may have."""
+    """A program to be run: its command, where, with which environment beside this process's, which
+    it gets without keys, and what it reads."""
 
     command: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     given: bytes
-    secret: str = ""
 
 
 def check_command(command: Sequence[str], folder: Path, what: str) -> None:
@@ -71,11 +71,10 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     name = Path(task.command[0]).name
     try:
         marks = {MARK: token, RUN_MARK: guarded()}
-        there = child_processes.whole(**task.environment, **marks)
-        environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}
+        own = secrets.without_secrets(child_processes.whole())
         process = child_processes.start_as_written(
             task.command,
-            environment,
+            {**own, **task.environment, **marks},
             cwd=task.folder,
             stdin=PIPE,
             stdout=PIPE,

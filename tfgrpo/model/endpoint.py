@@ -182,6 +182,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         self.adaptation = Adaptation(self.model)
+        secrets.withhold(*self._secrets)
 
     async def ask(self, request: Request) -> Answer:
         """Makes one request, once. Raises Transient when another try may help, CallFailed when this

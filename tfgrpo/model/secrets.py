@@ -42,6 +42,8 @@ USUAL = frozenset(("HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL"
 """Variables that everybody has: their values are no secrets."""
 
 _seen: set[str] = set()
+_keys: set[str] = set()
+"""Keys of endpoints, however short."""
 
 
 def literal(name: str, value: object) -> str | None:
@@ -127,6 +129,20 @@ def know(value: str, name: str) -> str:
     if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
         _seen.add(value)
     return value
+
+
+def withhold(*keys: str) -> None:
+    """Has no program that runs a model's code get these keys."""
+    _keys.update(filter(None, keys))
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without the variables that hold a key or a known secret."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in USUAL or (value not in _keys and scrub(value) == value)
+    }
 
 
 def scrub(value: V, *more: str | None) -> V:
