@@ -12,7 +12,7 @@ import pytest
 from waiting import until_so
 
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.mcp_tools import Server, ServerError
+from tfgrpo.tools.mcp_tools import Connection, Server, ServerError
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
 
@@ -115,6 +115,29 @@ def test_a_server_that_ended_is_started_again_for_the_calls_after(tmp_path: Path
     assert again == [Result("total 5"), Result("total 10")], "a server of its own, begun anew"
     assert lost.failed
     assert (tmp_path / "starts").read_text() == "xx"
+
+
+class Failing:
+    """What speaks to a server whose connection does not close."""
+
+    async def __aenter__(self) -> Failing:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        raise ValueError("it does not close")
+
+
+def test_a_connection_that_does_not_close_is_made_again() -> None:
+    async def use() -> None:
+        connection = Connection("x", Failing)  # type: ignore[arg-type]
+        first = await connection.client()
+        connection.give_up(first)
+        async with asyncio.timeout(60):
+            assert await connection.client() is not first
+            with pytest.raises(ValueError, match="it does not close"):
+                await connection.close()
+
+    asyncio.run(use())
 
 
 def test_a_server_that_does_not_start_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.tools import toolbox
+from tfgrpo.tools import mcp_tools, toolbox
 from tfgrpo.tools.mcp_tools import Server, ServerError
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
@@ -51,7 +51,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.say(b"", 405)
 
-    do_DELETE = do_GET
+    def do_DELETE(self) -> None:
+        own = self.own.get("DELETE")
+        own(self, {}) if own else self.say(b"", 405)
 
     def say(self, body: bytes, status: int = 200, **headers: str) -> None:
         self.send_response(status)
@@ -217,6 +219,21 @@ def test_a_server_that_has_no_end_takes_neither_time_nor_memory_without_end(
     assert method in seen
     assert took < 20
     assert peak() - before < MOST_MEMORY
+
+
+def with_a_session(handler: Handler, asked: dict[str, Any]) -> None:
+    handler.say(json.dumps(usual(asked)).encode(), mcp_session_id="s1")
+
+
+@pytest.mark.parametrize("harm", [nothing, a_byte_now_and_then], ids=lambda harm: harm.__name__)
+def test_a_server_that_does_not_end_its_session_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Answer
+) -> None:
+    monkeypatch.setattr(mcp_tools, "CLOSING_SECONDS", 1.0)
+    began = time.monotonic()
+    with served(initialize=with_a_session, DELETE=harm) as (url, _):
+        assert used(tmp_path, url, 30) == Result("fine")
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__)

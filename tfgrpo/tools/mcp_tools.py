@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 << 20
 """Bytes of one answer."""
+CLOSING_SECONDS = 10.0
+"""In which a connection is closed; what a server holds up longer is left."""
 SECONDS, SILENT_SECONDS = 30.0, 300.0
 """In which a connection is made, and in which something comes over one; as `mcp` has it."""
 CLOSED = -32000
@@ -121,8 +123,17 @@ class Connection:
                 return
             self._ready.set_result(client)
             await self._over.wait()
-            await client.__aexit__(None, None, None)  # told of an error it puts it into groups
+            await self._leave(client)
             self._over.clear()
+
+    async def _leave(self, client: Client) -> None:
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await client.__aexit__(None, None, None)  # told of an error it puts it into groups
+        except Exception as error:
+            # of one that is made again, the next handshake tells whether it can be used
+            if self._ends and not isinstance(error, TimeoutError):
+                raise
 
 
 @dataclass(eq=False)
