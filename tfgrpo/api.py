@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 from tfgrpo import interchange
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.readers import row_lines
-from tfgrpo.domains.base import OBJECT, Domain
+from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation, score
@@ -34,6 +34,7 @@ from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
 from tfgrpo.learn.run_setup import ReadyRun, RunChoice, check_settings, plan_choice, ready_run
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project, open_project, read_options
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import is_count
 from tfgrpo.store import atomic_write
@@ -50,7 +51,6 @@ from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
-from tfgrpo.trust.permissions import OBJECT
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,16 +15,16 @@ from tfgrpo import domains
 from tfgrpo.costs.prices import ModelPrices, model_prices
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import REST
-from tfgrpo.domains.base import OBJECT, Domain, DomainError
+from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
-    OBJECT,
     UPSTREAMS,
     Permissions,
     of_file,

@@ -24,10 +24,10 @@ from tfgrpo.data.problems import REST
 from tfgrpo.domains import base
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools.session_bounds import remove_scratch
-from tfgrpo.trust.permissions import OBJECT
 
 AROUND = (
     "was not asked in an attempt that has an answer: the agent goes around its gateway, so it is "

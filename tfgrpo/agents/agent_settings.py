@@ -9,7 +9,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tfgrpo.trust.permissions import OBJECT, OWN_REWARD
+from tfgrpo.rendering.retrieve import OBJECT
+from tfgrpo.trust.permissions import OWN_REWARD
 
 INSPECT = "inspect:"
 """What the name of a task of inspect_ai begins with, before its `FILE@TASK`."""

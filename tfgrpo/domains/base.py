@@ -191,8 +191,6 @@ def problem_messages(
     return (*rollout_messages(template, library, text, agent_objective), *problem.messages)
 
 
-OBJECT = "object:"
-"""What the name of a domain begins with that was given as a Python object."""
 Load: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Problem, ...]]
 """From a dataset's name and the field mapping to its problems. Raises DatasetError."""
 Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, ...]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
-from tfgrpo.rendering.retrieve import Rank, relevant, shown_in_training, trained_with
+from tfgrpo.rendering.retrieve import OBJECT, Rank, relevant, shown_in_training, trained_with
 from tfgrpo.store.address import find_file, is_address, located, named_by, project_root
 from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
 from tfgrpo.store.history.revisions import run_of_history
@@ -103,7 +103,7 @@ class PromptLibrary(Library):
         return domain.read(response)
 
     def _known_domain(self) -> Domain | None:
-        from tfgrpo.domains.base import OBJECT, DomainError
+        from tfgrpo.domains.base import DomainError
         from tfgrpo.domains.registry import find
 
         if isinstance(self.domain, str):
@@ -171,7 +171,7 @@ def prompt_library(store: Store, version: Version, given: Domain | None = None) 
     config = trained_with(store, version)
     root = project_root(store.path)
     spec = config.get("domain")
-    is_object = isinstance(spec, str) and spec.startswith("object:")
+    is_object = isinstance(spec, str) and spec.startswith(OBJECT)
     if is_object and not config.get("domain_renders"):
         spec = None  # it judges; attempts are rendered as usual
     name = run_of_history(store, version) or version.name

@@ -13,7 +13,7 @@ from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.costs import accounts
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import datasets
-from tfgrpo.domains.base import OBJECT, Domain
+from tfgrpo.domains.base import Domain
 from tfgrpo.domains.registry import with_data
 from tfgrpo.learn.fitted_defaults import fit
 from tfgrpo.learn.policies.protocol import Policy, find_policy
@@ -21,6 +21,7 @@ from tfgrpo.model import budget as budgets
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.project import PATHS, Project
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
 from tfgrpo.runs.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.settings import PAPER, TRIAL, TrainSettings, build, named

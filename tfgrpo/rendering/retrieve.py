@@ -83,6 +83,10 @@ def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
     return order
 
 
+OBJECT = "object:"
+"""What begins the name of a domain or an agent that a run was given as a Python object."""
+
+
 def trained_with(store: Store, version: Version) -> Json:
     """The settings of the run that a version's history comes from: all on record, or `domain`,
     `agent_objective` and `top_k` as a clone's version has them; {} for none."""

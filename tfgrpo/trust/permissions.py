@@ -22,6 +22,7 @@ from tfgrpo.data import datasets
 from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.model.providers import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.store.address import without_password
 
 PARTS = {
@@ -85,8 +86,6 @@ JUDGED = frozenset(
 HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions"])
 JUDGED_TOOLS = frozenset(["use", "sandbox", "corpus", "provider", "search", "mcp"])
 LOCAL = "local:"
-OBJECT = "object:"
-"""What a domain or an agent is called by that was given as a Python object, before its name."""
 OWN_REWARD = "agent"
 """The reward that an agent tells itself."""
 
