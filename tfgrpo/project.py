@@ -25,6 +25,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
+    OWN_REWARD,
     UPSTREAMS,
     Permissions,
     of_file,
@@ -242,7 +243,7 @@ class Project:
     def _inspected(self, task: str) -> dict[str, Any]:
         """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples
         as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
-        from tfgrpo.agents.agent_settings import INSPECT, OWN_REWARD
+        from tfgrpo.agents.agent_settings import INSPECT
         from tfgrpo.agents.inspect_task import write_samples
 
         file, at, name = task.rpartition("@")

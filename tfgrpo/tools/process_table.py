@@ -84,13 +84,13 @@ def _tree(roots: Collection[int], there: Mapping[int, Process]) -> set[int]:
     started = defaultdict(list)
     for number, one in there.items():
         started[one.parent].append(number)
-    found, waiting = set[int](), [number for number in roots if number in there]
+    members, waiting = set[int](), [number for number in roots if number in there]
     while waiting:
         number = waiting.pop()
-        if number not in found:
-            found.add(number)
+        if number not in members:
+            members.add(number)
             waiting += started[number]
-    return found
+    return members
 
 
 class _Table:
