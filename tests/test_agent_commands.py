@@ -407,9 +407,11 @@ def test_a_copy_that_is_still_made_when_its_attempt_is_cancelled_is_removed(
 HOSTILE = """
 import os, sys
 from pathlib import Path
+from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.workspace import Workspace
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.session_bounds import remove_scratch
+guarded()  # the interpreter may lie where its owner alone may run it
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
