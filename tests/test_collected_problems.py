@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import subprocess
@@ -23,6 +24,7 @@ from test_proxy import CHAT
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
 from tfgrpo.data.compressed_files import DatasetError
+from tfgrpo.improvement.collection import read_collected
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.activity.traffic import (
@@ -106,6 +108,9 @@ def test_a_corrected_answer_on_the_wire_becomes_a_problem_once(
             assert b" 201 " in proxy.ask(post("/feedback", said, b"Authorization: Bearer k"))
     assert "appended 1 problem" in run()
     (row,) = map(json.loads, (tmp_path / "collected.jsonl").read_text().splitlines())
+    saved_by_an_editor = tmp_path / "saved.jsonl"
+    saved_by_an_editor.write_bytes(codecs.BOM_UTF8 + (tmp_path / "collected.jsonl").read_bytes())
+    assert read_collected(saved_by_an_editor) == [row]
     assert row["id"] == row["from"]["call"] == call
     assert row["answer"] == "40 euros"
     assert row["from"]["because"] == ["corrected", "low score"]

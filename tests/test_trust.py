@@ -180,6 +180,13 @@ def test_where_no_model_is_asked_nothing_is_trusted_with_its_prompts(
                 held_out(store, project)
 
 
+def test_where_nobody_is_asked_no_agent_needs_trust(stranger: Path) -> None:
+    text = '[agent]\nrun = "sh run.sh"\nreward = "sh judge.sh"\nworkspace = "/"\n'
+    (stranger / "tfgrpo.toml").write_text(text)
+    with Store.open(stranger / ".tfgrpo" / "store.db") as store:
+        assert held_out(store, open_project(stranger)) == ([], [])
+
+
 def test_reading_needs_no_trust(stranger: Path) -> None:
     forged(stranger, domain="evil:DOMAIN", agent_objective="x", learning_objective="x")
     (stranger / "tfgrpo.toml").write_text("\n".join(['[train]\ndomain = "evil:DOMAIN"\n', SEND]))

@@ -306,7 +306,7 @@ def read_collected(path: Path) -> list[Row]:
     if not path.exists():
         return []
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise DatasetError(
             f"{path} is not UTF-8, so it is no file of collected problems",
@@ -350,7 +350,8 @@ def held_out(
     """The problems of every held-out, gate and sealed set of the settings file, of runs and
     evaluations on record, and of `more` files, and warnings of sets that only a record names and
     that are gone. Raises DatasetError and NotTrusted."""
-    project.require_trust(dict.fromkeys(ASKING, ""))  # no model is asked
+    unused = {**dict.fromkeys(ASKING, ""), "agent": project.table("agent")}
+    project.require_trust(unused)  # nobody is asked
     table, evaluation = project.table("train"), project.table("eval")
     domain = project.domain(table.get("domain") or project.table("model").get("domain"))
     fields = table.get("fields") or {}
