@@ -313,6 +313,7 @@ def verify(app: App, given: Given) -> None:
 
     project = app.project(given.config)
     spec = given.domain or project.table("train").get("domain")
+    project.require_trust_of("domain", given.domain)
     judging_domain = project.domain(spec)
     named = options.read_flags({"fields": given.fields}).get("fields")
     how = given.of("answers", "pattern")

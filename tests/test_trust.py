@@ -338,6 +338,20 @@ def test_a_rubric_calls_nothing_before_it_is_trusted(stranger: Path, tmp_path: P
     assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("domain", ["evil_domain:DOMAIN", "math+reward=evil_domain:score"])
+def test_verifying_imports_no_module_that_untrusted_settings_name(
+    domain: str, stranger: Path, tmp_path: Path
+) -> None:
+    (stranger / "evil_domain.py").write_text(MARK.format(path=str(tmp_path / "ran")))
+    (stranger / "tfgrpo.toml").write_text(f'[train]\ndomain = "{domain}"\n{SEND}')
+    (stranger / "cases.jsonl").write_text('{"gold": "1", "pred": "1", "expected": true}\n')
+    for where in ([], ["--config", "tfgrpo.toml"]):
+        refused(run("verify", "cases.jsonl", *where), "imports the Python module evil_domain")
+    assert not (tmp_path / "ran").exists()
+    given = run("verify", "cases.jsonl", "--domain", "math")
+    assert given.exit_code == 0, "nothing of the settings is used"
+
+
 def test_a_row_of_data_calls_nothing_that_its_rubric_does_not_list(
     stranger: Path, tmp_path: Path
 ) -> None:

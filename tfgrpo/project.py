@@ -25,6 +25,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
+    JUDGED,
     OWN_REWARD,
     UPSTREAMS,
     Permissions,
@@ -70,6 +71,11 @@ class Project:
         typed.discard("agent")  # one may be given in part
         if of_file(self.file, self.raw, known, typed).needed:
             trusted_folders.require(of_file(self.file, self.raw, known))
+
+    def require_trust_of(self, name: str, given: object = None) -> None:
+        """Does the same where one setting alone is used, and that only if none is `given`."""
+        unused = {**dict.fromkeys(JUDGED, ""), "agent": self.table("agent"), name: given}
+        self.require_trust(unused)
 
     def require_run(
         self, name: str, config: Mapping[str, Any], used: Collection[str] | None = None
