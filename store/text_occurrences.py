@@ -67,12 +67,18 @@ def matches_bytes(written: Iterable[str]) -> re.Pattern[bytes]:
 
 def _in_any_spelling(form: str) -> str:
     """A pattern of a text. The backslashes of a run and of what is escaped behind it are one run:
-    it is taken whole, so that a long one takes no time."""
+    it is taken whole, so that a long one takes no time. So are quotation marks, doubled or not."""
     pattern, after = "", ""
-    for run, end, char in re.findall(r"(\\+)|(\r?\n[ \t]*)|(.)", form, re.DOTALL):
+    parts = r"(\\+)|(\r?\n[ \t]*)|((['\"])\4*)|(.)"
+    for run, end, quotes, quote, char in re.findall(parts, form, re.DOTALL):
         as_run = rf"(?:\\{{{len(run)},}}+|(?:{BACKSLASHES}u005[cC]){{{len(run)}}})"
         escape = after or BACKSLASHES
-        pattern += as_run if run else _line_end(escape) if end else _spellings(char, escape)
+        if quotes:
+            as_run = _spellings(quote, escape) + _spellings(quote, BACKSLASHES)
+            as_run += f"{{{len(quotes) - 1},{2 * len(quotes) - 1}}}"
+        pattern += (
+            as_run if run or quotes else _line_end(escape) if end else _spellings(char, escape)
+        )
         after = r"\\*" if run else ""
     return pattern
 
@@ -96,8 +102,6 @@ def _spellings(char: str, backslashes: str) -> str:
     ways = [re.escape(char), escape]
     if char in SHORT:
         ways.append(backslashes + SHORT[char])
-    if char in "'\"":
-        ways.append(char * 2)
     if char == "&":
         ways.append("&amp;")
     if char == "<" or char.isspace() or not char.isprintable():

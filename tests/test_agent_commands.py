@@ -452,11 +452,24 @@ def test_a_copy_is_looked_through_and_removed_whatever_was_made_of_it(tmp_path: 
     assert done.stdout == f"{refused}\n['new']\nFalse\n", done.stderr
 
 
-def test_an_answer_file_that_is_a_pipe_is_none(rig: Rig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", ["mkfifo", "mkdir"])
+def test_an_answer_file_that_is_no_file_is_none(rig: Rig, tmp_path: Path, make: str) -> None:
     (tmp_path / "work").mkdir()
-    command = script(tmp_path, "import os; os.mkfifo('answer.txt')")
+    command = script(tmp_path, f"import os; os.{make}('answer.txt')")
+    before = open_files()
     found = made(rig, tmp_path, run=command, workspace="work", answer_file="answer.txt")
     assert found.reason == "the answer file answer.txt is no file"
+    assert not {one for one in open_files() - before if one.endswith("answer.txt")}
+
+
+def open_files() -> set[str]:
+    links = (f"/proc/self/fd/{one}" for one in os.listdir("/proc/self/fd"))
+    return {os.readlink(one) for one in links if os.path.lexists(one)}
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(rig: Rig, tmp_path: Path) -> None:
+    found = made(rig, tmp_path, run=script(tmp_path, "import os; os.kill(os.getpid(), 40)"))
+    assert "was ended by signal 40" in found.reason
 
 
 def test_what_is_shown_of_changes_is_bounded_and_long_new_files_are_not_read(
@@ -551,6 +564,18 @@ def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
         ("1:3", None, "no number first that stands alone"),
         ("1 of 4", None, "no number first that stands alone"),
         ("1 out of 4", None, "no number first that stands alone"),
+        ("1 of four tests", None, "no number first that stands alone"),
+        ("1 out of the 4", None, "no number first that stands alone"),
+        ("1 von 4 Tests", None, "no number first that stands alone"),
+        ("1 sur 4", None, "no number first that stands alone"),
+        ("1 из 4", None, "no number first that stands alone"),
+        ("1 von den 4", None, "no number first that stands alone"),
+        ("1 \u00f7 4", None, "no number first that stands alone"),
+        ("1 \u2215 4", None, "no number first that stands alone"),
+        ("1 %", None, "no number first that stands alone"),
+        ("1, all of 4", 1.0, "all of 4"),
+        ("0.25 as 1 of 4", 0.25, "as 1 of 4"),
+        ("1\n4 tests", 1.0, "4 tests"),
         ("0,75", None, "no number first that stands alone"),
         ("0,9\n", None, "no number first that stands alone"),
         ("1;0", None, "no number first that stands alone"),

@@ -213,6 +213,16 @@ def test_a_text_of_several_lines_is_known_in_every_format(
     assert not [line for line in ("BEGIN", "MII/Ev", "DANBg", "日本", "theta") if line in text]
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_row_of_quotation_marks_is_looked_for_in_no_time(quote: str) -> None:
+    holds = matcher(forms([f"key {quote * 30}x"]))
+    assert not holds.search(f"key {quote * 60}y")
+    for written in (quote * 30, quote * 60):
+        assert holds.fullmatch(f"key {written}x")
+    assert holds.search(json.dumps(json.dumps(f"key {quote * 30}x")))
+    assert not holds.search(f"key {quote * 29}x")
+
+
 @pytest.mark.parametrize("text", [LINES, "Hm."])
 def test_a_librarys_own_files_are_written_again_however_they_spell_a_text(
     cli: Cli, text: str, tmp_path: Path

@@ -146,9 +146,10 @@ def command_identity(command: Sequence[str], root: Path) -> str:
 def _read(path: Path, most: int) -> str:
     try:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise CallFailed(f"the answer file {path.name} is no file")
         with open(number, "rb") as file:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise CallFailed(f"the answer file {path.name} is no file")
             data = file.read(most + 1)
     except OSError as error:
         raise CallFailed(f"there is no answer file {path.name}: {error.strerror}") from None
@@ -190,9 +191,11 @@ def _read_output(text: str, context: Context) -> Attempt:
 
 NUMBER = re.compile(
     r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-    r"(?=[,;:]?(?:\s|\Z))(?!\s*/|\s+(?:out\s+)?of\s+\d)"
+    r"(?=[,;:]?(?:\s|\Z))(?!\s*[/÷∕⁄%‰]|\s+(?:out\s+)?of\b)"
 )
 """A number that stands alone: no part of a fraction, of a share or of a decimal comma."""
+OF_SO_MANY = re.compile(r"[ \t]+(?:[^\W\d_]+[ \t]+){1,2}\d")
+"""What stands behind a count in any language: a word or two, and how many there are."""
 REHEARSAL = 10.0
 """Seconds that the command may take before a run."""
 SHORT = 200
@@ -283,7 +286,7 @@ def _no_reward(problem: Problem, verdict: Verdict) -> SettingsError:
 def read_reward(output: str, response: str) -> Verdict:
     """Returns what a command printed as a verdict; what is no number is unverifiable."""
     match = NUMBER.match(output)
-    if match is None:
+    if match is None or (match[1].isdigit() and OF_SO_MANY.match(output, match.end())):
         printed = repr(output.strip()[:80]) if output.strip() else "nothing"
         why = f"the reward printed {printed}, no number first that stands alone"
         return Verdict(None, None, f"unverifiable: {why}")

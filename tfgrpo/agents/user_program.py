@@ -99,7 +99,8 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     if process.returncode:
         how = f"ended with {process.returncode}"
         if process.returncode < 0:
-            how = f"was ended by {signal.Signals(-process.returncode).name}"
+            names = {int(one): one.name for one in signal.Signals}  # some of real time have none
+            how = f"was ended by {names.get(-process.returncode, f'signal {-process.returncode}')}"
         raise CallFailed(f"{name} {how}{_last_words((output, errors))}")
     return output, errors
 

@@ -40,8 +40,12 @@ FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 the last line."""
 REST = "*"
 """Stands in `extra` for all fields that are not read otherwise and not called as answers are."""
-_answer_name = re.compile(r"(?:.*_)?(?:answers?|solutions?|golds?|ground_?truths?)\Z").match
-"""What names of answers end in, folded: `correct_answer`, `canonical_solution`."""
+_answer_name = re.compile(
+    r"(?:.*_)?(?:answers?|solutions?|golds?|(?:ground_?)?truths?|correct|expected|rationales?)"
+    r"(?!_(?:types?|formats?|units?)\Z)(?:_.*)?\Z"
+).match
+"""What names of answers have in them, folded: `correct_idx`, `canonical_solution`, but no name of
+an answer's type, format or unit."""
 ORIGIN = "from"
 """The object in which `tfgrpo collect` writes where a problem comes from: it is no part of it."""
 MISSING = object()
