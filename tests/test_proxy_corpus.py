@@ -320,10 +320,23 @@ def test_an_answer_goes_through_as_it_is(name: str, running: tuple[Provider, Pro
     assert [line for line in got.split(b"\r\n") if not line.startswith(ours)] == head.split(b"\r\n")
 
 
+def test_headers_that_are_the_proxys_own_come_from_no_provider(
+    running: tuple[Provider, ProxyThread],
+) -> None:
+    provider, proxy = running
+    named = b"x-tfgrpo-call: call-0\r\nX-TFGRPO-Arm: a/candidate\r\nX-Tfgrpo-Later: 1\r\nX-A: b\r\n"
+    provider.answer = OK.replace(b"\r\n", b"\r\n" + named, 1)
+    head = proxy.ask(post(CHAT, b'{"messages":[]}')).partition(b"\r\n\r\n")[0]
+    ours = [line for line in head.lower().split(b"\r\n") if line.startswith(b"x-tfgrpo-")]
+    assert [line.partition(b":")[0] for line in ours] == [b"x-tfgrpo-call", b"x-tfgrpo-version"]
+    assert b"call-0\r\n" not in head
+    assert b"\r\nX-A: b\r\n" in head
+
+
 def test_a_head_alone_is_answered(running: tuple[Provider, ProxyThread]) -> None:
     provider, proxy = running
     provider.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"
-    answer = proxy.ask(b"HEAD /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    answer = proxy.ask(b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert b"Content-Length: 500" in answer
     assert answer.endswith(b"\r\n\r\n")
 
@@ -352,7 +365,7 @@ def test_an_upload_of_megabytes_goes_through_as_it_comes(
     assert provider.received[-1].body == body
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(body) // 4, body[: len(body) // 4]) for _ in range(2))
     proxy.ask(
-        b"POST /v1/files HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     )
     assert provider.received[-1].body == body[: len(body) // 4] * 2

@@ -22,13 +22,15 @@ HOP = frozenset(
 """Headers that are about one connection (RFC 9110, section 7.6.1), beside those that the header
 Connection names."""
 OURS = b"x-tfgrpo-"
-"""What the headers begin with that are meant for the proxy; none of them goes on."""
+"""What the headers begin with that are meant for the proxy, and those that it gives an answer; none
+of them goes on, either way."""
 FORWARD, DROP, HOST, LENGTH, CODINGS = range(5)
 """What becomes of a header on its way: it goes on, it does not, it is written anew, or it goes on
 without the codings that no record could be made of."""
 PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
-"""What a header of an answer is: one to go on, one of the connection (the one that names others,
-and the one for chunks, apart), the body's length, how the body is packed."""
+"""What a header of an answer is: one to go on, one that ends here, such as those of the connection
+(the one that names others, and the one for chunks, apart), the body's length, how the body is
+packed."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """The headers that a caller's key may be in."""
 PACKINGS = (b"gzip", b"deflate")
@@ -66,7 +68,7 @@ class HeaderName:
         self.single = ours or lower in _SINGLE
         """Whether a request with it twice is refused."""
         self.fate = DROP if ours else _FATES.get(lower, FORWARD)
-        self.part = _PARTS.get(lower, PLAIN)
+        self.part = HOPS if ours else _PARTS.get(lower, PLAIN)
 
 
 NAMES: dict[bytes, HeaderName] = {}
