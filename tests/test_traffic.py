@@ -65,6 +65,12 @@ USAGES = {
         (15, 4, 33),
     ),
     "none": (b"application/json", b'{"usage":null}', (None, None, None)),
+    "below nothing": (
+        b"application/json",
+        b'{"usage":{"prompt_tokens":-7,"input_tokens":8,"completion_tokens":true,'
+        b'"cache_read_input_tokens":-5,"cache_creation_input_tokens":-9}}',
+        (8, None, None),
+    ),
 }
 
 

@@ -73,6 +73,8 @@ BESIDE = (
     *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
 )
 """Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
+MOST_TOKENS = 1 << 60
+"""Below which a number of tokens is: a file can hold a sum of them."""
 BEGINNING = 4 << 10
 ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
@@ -319,11 +321,8 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
 
 
 def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
-    for key in keys:
-        number = usage.get(key)
-        if isinstance(number, int) and number.bit_length() < 60:  # a file can hold a sum of them
-            return number
-    return None
+    numbers = (usage.get(key) for key in keys)
+    return next((one for one in numbers if type(one) is int and 0 <= one < MOST_TOKENS), None)
 
 
 class Call:
