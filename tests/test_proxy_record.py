@@ -8,6 +8,7 @@ import os
 import sys
 import termios
 import threading
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
 from tfgrpo.proxy.recorded_call import Call, streamed_text
+from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import ALL, CallFilter
 from tfgrpo.store.opening import open_traffic
@@ -69,11 +71,21 @@ def test_a_call_is_handed_over_before_the_last_of_its_answer_is_sent(
     assert handed == [True] * 3
 
 
-def a_call(number: int) -> bytes:
+def a_call(number: int, model: str = "m" * 500) -> bytes:
     request = Request(b"POST", CHAT.encode(), [(b"Host", b"a")], modern=True, keep_alive=True)
     call = Call(f"call-{number:032x}", 1_700_000_000_000_000 + number, request)
-    call.status, call.model = 200, "m" * 500
+    call.status, call.model = 200, model
     return call.packed()
+
+
+def record(messages: Iterable[bytes], made: WriterSettings) -> None:
+    """Has calls recorded by a process that is started for them, in this one."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 20)
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.writelines(messages)
+    RecordWriter(made, print).run(reading)
+    os.close(reading)
 
 
 def in_pipe(reading: int) -> int:
@@ -120,6 +132,21 @@ def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
         assert traffic.lost() == 0
     assert [int(line) for line in lines if line.isdigit()][-1] == many
     assert max(waiting) > 2 * BATCH, "all of the pipe is taken, and a part is written"
+
+
+def test_labels_are_few_however_often_what_records_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "traffic.db")
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
+    for start in range(3):
+        counter = Counter(counter_path(path, f"{start}"))
+        made = WriterSettings(path, f"{start}", counter.descriptor, 0, False, None, "")
+        record((a_call(n, f"m{n}") for n in range(150 * start, 150 * (start + 1))), made)
+        counter.close()
+        with closing(open_traffic(path)) as traffic:
+            labels = [json.loads(labels) for name, labels in traffic.totals() if name == CALLS]
+        assert {one["model"] for one in labels} == {"other", *(f"m{n}" for n in range(100))}
 
 
 def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(

@@ -99,6 +99,7 @@ class RecordWriter:
         self._tell = tell
         self._patterns = finder(settings.redact, settings.personal)
         self._labels = Labels()
+        """Those of the file that is open."""
         self._buffer = bytearray()
         self._waiting: list[SeenCall] = []
         self._sizes: deque[int] = deque()
@@ -189,6 +190,7 @@ class RecordWriter:
                 self._traffic = open_traffic(settings.path, create=True)
                 self._node = _node_of(settings.path)
                 self._secret = self._traffic.secret()
+                self._labels = Labels(self._traffic.totals())
                 count_lost(self._traffic, settings.path)
             if batch:
                 rows = self._record(self._traffic, self._unrecorded(batch, self._traffic))

@@ -324,8 +324,14 @@ def _value(value: object) -> dict[str, object]:
 class Labels:
     """Values of labels that callers choose, a bounded number of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, totals: Iterable[tuple[str, str]] = ()) -> None:
+        """Begins with the models and routes of sums on record: anybody can name others. A new
+        version, of which a store has no more than somebody made, is to be seen as one."""
         self._known: dict[str, set[str]] = defaultdict(set)
+        for _, labels in totals:
+            pairs = json.loads(labels)
+            for label in pairs.keys() & {"model", "route"}:
+                self._known[label].add(pairs[label])
 
     def value(self, label: str, value: str | None) -> str:
         """Returns the value to count under."""
