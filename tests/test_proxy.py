@@ -219,11 +219,35 @@ def test_beyond_this_machine_a_token_is_demanded(
         assert proxy.ask(health).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_web_page_cannot_ask_what_this_machine_may(settings: ProxySettings) -> None:
+FOREIGN = (
+    b"Host: evil.example",
+    b"Host: localhost\r\nOrigin: http://evil.example",
+    b"Host: localhost\r\nOrigin: null",
+    b"Host: localhost\r\nSec-Fetch-Site: cross-site",
+    b"Host: localhost:8484\r\nOrigin: http://localhost:3000",
+)
+
+
+@pytest.mark.parametrize(
+    "line", ["GET /healthz", "GET /v1/models", f"POST {CHAT}", "POST /v1/files"]
+)
+def test_a_web_page_cannot_ask_what_this_machine_may(
+    line: str, settings: ProxySettings, provider: Provider
+) -> None:
+    kind = b"\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(ASK), ASK)
     with ProxyThread(settings) as proxy:
-        for header in (b"Host: evil.example", b"Host: localhost\r\nOrigin: http://evil.example"):
-            request = b"GET /healthz HTTP/1.1\r\n" + header + b"\r\nConnection: close\r\n\r\n"
-            assert proxy.ask(request).startswith(b"HTTP/1.1 403 ")
+        for headers in FOREIGN:
+            head = line.encode() + b" HTTP/1.1\r\nConnection: close\r\n" + headers
+            answer = proxy.ask(head + (kind if line.startswith("POST") else b"\r\n\r\n"))
+            assert answer.startswith(b"HTTP/1.1 403 "), headers
+            assert b"TFGRPO_PROXY_TOKEN" in answer
+        assert provider.received == []
+        own = (b"Origin: http://localhost", b"Sec-Fetch-Site: same-origin", b"Sec-Fetch-Site: none")
+        for header in own:  # some clients name the address that they ask as where they come from
+            assert proxy.ask(post(CHAT, ASK, header)).startswith(b"HTTP/1.1 200 "), header
+    with ProxyThread(replace(settings, token="s3cret-token")) as proxy:
+        head = b"GET /v1/models HTTP/1.1\r\nConnection: close\r\nx-tfgrpo-token: s3cret-token\r\n"
+        assert proxy.ask(head + FOREIGN[0] + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
 SMUGGLED = {
@@ -246,7 +270,7 @@ def test_a_request_that_two_programs_may_read_differently_is_refused(
     name: str, settings: ProxySettings, provider: Provider
 ) -> None:
     with ProxyThread(settings) as proxy:
-        answer = proxy.ask(b"POST /v1/x HTTP/1.1\r\nHost: a\r\n" + SMUGGLED[name])
+        answer = proxy.ask(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\n" + SMUGGLED[name])
         assert answer.startswith(b"HTTP/1.1 400 "), answer
         assert answer.count(b"HTTP/1.1 ") == 1
     assert not [got for got in provider.received if b"chat" in got.line]
@@ -256,8 +280,11 @@ def test_other_requests_that_are_refused(settings: ProxySettings, provider: Prov
     settings = replace(settings, limits=replace(Limits(), body=1000, head=2000))
     with ProxyThread(settings) as proxy:
         for wanted, request in (
-            (b"400", b"GET http://other/v1/models HTTP/1.1\r\nHost: a\r\n\r\n"),
-            (b"501", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
+            (b"400", b"GET http://other/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            (
+                b"501",
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            ),
             (b"400", b"GET / HTTP/1.1\r\n\r\n"),
             (b"400", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
             (b"431", b"GET / HTTP/1.1\r\nX-A: " + b"a" * 4000),
@@ -325,8 +352,8 @@ def test_requests_on_one_connection_are_answered_in_order(
 
     provider.answer = echo
     with ProxyThread(settings) as proxy:
-        gets = [b"GET /v1/models/%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(20)]
-        last = b"GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        gets = [b"GET /v1/models/%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % n for n in range(20)]
+        last = b"GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         answer = proxy.ask(b"".join(gets) + last)
         bodies = re.findall(rb"\r\n\r\n(/[a-z0-9/]+?)(?=HTTP|$)", answer)
         assert bodies == [b"/v1/models/%d" % n for n in range(20)] + [b"/last"]

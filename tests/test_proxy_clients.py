@@ -245,6 +245,8 @@ import botocore.session
 session = botocore.session.get_session()
 address = dict(region_name="us-east-1", endpoint_url=URL, verify=AUTHORITY)
 client = session.create_client("bedrock-runtime", **address)
+token = {"x-tfgrpo-token": TOKEN}
+client.meta.events.register("before-call", lambda params, **_: params["headers"].update(token))
 asked = dict(modelId="us.maker.model-1:0", system=[{"text": OWN}])
 asked["messages"] = [{"role": "user", "content": [{"text": "How long?"}]}]
 print(client.converse(**asked)["output"]["message"]["content"][0]["text"])
@@ -287,11 +289,11 @@ def needs(module: str, package: str) -> None:
 
 
 @contextmanager
-def before(store: Store) -> Iterator[tuple[Provider, ProxyThread]]:
+def before(store: Store, token: str | None = None) -> Iterator[tuple[Provider, ProxyThread]]:
     """A provider that has all APIs, and the proxy before it."""
     with Provider(answer) as provider:
         named = upstreams({"openai": provider.url})
-        settings = ProxySettings({"d": Choice(store.path)}, "d", **named, port=0)
+        settings = ProxySettings({"d": Choice(store.path)}, "d", **named, port=0, token=token)
         with ProxyThread(settings) as proxy:
             yield provider, proxy
 
@@ -344,9 +346,10 @@ def test_a_client_gets_the_library_and_reads_its_answers(module: str, store: Sto
 
 def test_bedrocks_own_client_gets_the_library_by_an_api_key_over_tls(store: Store) -> None:
     needs("botocore", "botocore")
-    with before(store) as (provider, proxy), TlsFront(proxy.port) as front:
+    token = "s3cret-token"  # a name that is not this machine's needs it
+    with before(store, token) as (provider, proxy), TlsFront(proxy.port) as front:
         url = f"https://bedrock.example.com:{front.port}"
-        names = f"URL, OWN, AUTHORITY = {url!r}, {OWN!r}, {str(AUTHORITY)!r}\n"
+        names = f"URL, OWN, AUTHORITY, TOKEN = {(url, OWN, str(AUTHORITY), token)!r}\n"
         lines = ran([PYTHON, "-P", "-c", names + BEDROCK], store.path.parent)
     assert lines == [ANSWER] * 2
     check(store, provider.received)

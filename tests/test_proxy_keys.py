@@ -86,7 +86,7 @@ def test_a_key_of_ours_goes_on_as_the_providers_and_is_kept_nowhere(
             assert ask(proxy, key) == 200
             sent = dict(provider.received[-1].headers)
             assert sent[b"Authorization"] == b"Bearer " + OWN.encode()
-        kept_open = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nx-api-key: {key}\r\n"
+        kept_open = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nx-api-key: {key}\r\n"
         kept_open += "anthropic-version: 1\r\nContent-Length: 2\r\n"
         both = f"{kept_open}\r\n{{}}" + f"{kept_open}Connection: close\r\n\r\n{{}}"
         got = proxy.ask(both.encode())
@@ -96,6 +96,9 @@ def test_a_key_of_ours_goes_on_as_the_providers_and_is_kept_nowhere(
             assert received.header(b"authorization") is None
         assert ask(proxy, "sk-somebodys") == 200, "a caller with a key of its own"
         assert provider.received[-1].header(b"authorization") == b"Bearer sk-somebodys"
+        page = b"Origin: http://shop.example"
+        assert ask(proxy, key, CHAT, "m", page) == 200, "the key says who it is"
+        assert ask(proxy, "sk-somebodys", CHAT, "m", page) == 403
         assert ask(proxy, key + "x") == 401
         assert ask(proxy, "tfk-nothing") == 401
         run(store, "key", "revoke", "shop")

@@ -29,7 +29,8 @@ __all__ = ["provider", "settings", "store"]  # fixtures
 
 PATH = "/v1/realtime?model=gpt-realtime"
 ASKED = (
-    b"GET %b HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
+    b"GET %b HTTP/1.1\r\nHost: localhost\r\n"
+    b"Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\nX-Tfgrpo-Tags: a=b\r\n%b\r\n"
 )
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -147,7 +148,7 @@ def test_a_provider_that_cannot_be_reached_is_502(settings: ProxySettings) -> No
 def test_a_host_whose_name_cannot_be_is_an_answer_too(settings: ProxySettings, asked: str) -> None:
     away = parse_upstream(f"http://{'a' * 64}.example.com/v1")
     more = b"Connection: Upgrade\r\nUpgrade: websocket\r\n" if asked.startswith("GET") else b""
-    head = asked.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n%b\r\n" % more
+    head = asked.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n%b\r\n" % more
     with (
         ProxyThread(replace(settings, openai=away)) as proxy,
         socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection,
@@ -161,7 +162,7 @@ def test_what_is_answered_before_it_was_sent_whole_leaves_no_connection_to_other
 ) -> None:
     """What would be missing of a body is the beginning of the next request there, key and all."""
     refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
-    upload = b"POST /v1/files HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+    upload = b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
 
     class Hasty(Provider):
         """Answers at the end of a head, and reads on."""
@@ -272,15 +273,15 @@ def test_keys_and_tokens_hold_for_sockets_too(
 @pytest.mark.parametrize(
     "request_line",
     [
-        b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-        b"POST /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Content-Length: 2\r\n\r\n{}",
+        b"GET /v1/realtime HTTP/1.1\r\n%bUpgrade: h2c\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n%bUpgrade: websocket\r\n\r\n",
+        b"POST /v1/realtime HTTP/1.1\r\n%bUpgrade: websocket\r\nContent-Length: 2\r\n\r\n{}",
     ],
 )
 def test_another_protocol_is_refused(settings: ProxySettings, request_line: bytes) -> None:
     with ProxyThread(settings) as proxy:
-        assert proxy.ask(request_line).startswith(b"HTTP/1.1 501 ")
+        request = request_line % b"Host: localhost\r\nConnection: Upgrade\r\n"
+        assert proxy.ask(request).startswith(b"HTTP/1.1 501 ")
 
 
 SERVER = """

@@ -41,6 +41,12 @@ SWEEP = 5.0
 TOKEN = b"x-tfgrpo-token"
 RECORD = b"x-tfgrpo-record"
 """A request with it is kept without its words (`counts`), or not at all (`off`)."""
+NOT_LOCAL = (
+    "without TFGRPO_PROXY_TOKEN the proxy answers this machine alone: requests that name it as "
+    "their host, and that no web page sends"
+)
+SAME = (b"none", b"same-origin")
+"""What a browser says of where a request comes from that no other page had it send."""
 MOST_PATHS, OTHER_PATHS = 100, "other paths"
 """Paths that are counted each for itself, and what the others are counted as."""
 log = logging.getLogger("tfgrpo.proxy")
@@ -186,8 +192,8 @@ class Proxy:
         ):
             return  # the key decides
         if token is None:
-            if request.path in OWN and not _is_local(request):
-                raise BadRequest(403, "this is answered on this machine only")
+            if not _is_local(request):
+                raise BadRequest(403, NOT_LOCAL)
         elif request.path not in OPEN:
             given = request.index.get(TOKEN, b"")
             if not hmac.compare_digest(given, token.encode()):
@@ -292,8 +298,10 @@ class Proxy:
 
 def _is_local(request: Request) -> bool:
     """Returns whether a request was meant for this machine: a name that a web page made lead here
-    is not one of its names."""
+    is not one of its names, and what some clients give as its origin is the address itself."""
     host = request.index.get(b"host", b"").decode("latin-1").lower()
     name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name not in LOOPBACK or request.index.get(b"sec-fetch-site", SAME[0]) not in SAME:
+        return False
     origin = request.index.get(b"origin")
-    return name in LOOPBACK and origin is None
+    return origin is None or origin.decode("latin-1").lower().partition("://")[2] == host
