@@ -360,6 +360,97 @@ def test_requests_on_one_connection_are_answered_in_order(
         assert provider.connections == 1
 
 
+def test_many_requests_that_are_refused_at_once_are_answered_too(settings: ProxySettings) -> None:
+    first = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    refused = post(CHAT, b"x", b"Content-Encoding: br").replace(b"Connection: close\r\n", b"")
+    last = post(CHAT, b"x", b"Content-Encoding: br")
+    with ProxyThread(settings) as proxy:
+        answer = proxy.ask(first + refused * 1000 + last)
+        assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200"] + [b"415"] * 1001
+
+
+CHUNKED = b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+LONG = (64 << 10) + 10
+ENDLESS = {
+    "a trailer": b"0\r\nX: " + b"a" * LONG,
+    "trailers": b"0\r\n" + b"X: aaaa\r\n" * (LONG // 9 + 1),
+    "what follows the length of a chunk": b"5;" + b"a" * LONG,
+}
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/files"])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_body_with_too_much_around_it_is_refused(
+    name: str, path: str, settings: ProxySettings
+) -> None:
+    with (
+        ProxyThread(settings) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client,
+    ):
+        client.sendall(b"POST %b%bExpect: 100-continue\r\n\r\n" % (path.encode(), CHUNKED))
+        assert client.recv(65536).startswith(b"HTTP/1.1 100 ")
+        client.sendall(ENDLESS[name])
+        assert client.recv(65536).startswith(b"HTTP/1.1 431 ")
+        until(lambda: proxy.proxy.open == 0)
+
+
+def test_a_body_of_many_small_chunks_is_none_of_them(
+    settings: ProxySettings, provider: Provider
+) -> None:
+    with ProxyThread(settings) as proxy:
+        pieces = b"1\r\na\r\n" * LONG + b"0\r\nX-A: b\r\n\r\n"
+        head = b"POST /v1/files%bConnection: close\r\n\r\n" % CHUNKED
+        assert proxy.ask(head + pieces).startswith(b"HTTP/1.1 200 ")
+    assert provider.received[-1].body == b"a" * LONG
+
+
+OVERLONG = {
+    "a header": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2 * LONG,
+    "headers": b"HTTP/1.1 200 OK\r\n" + b"X: aaaa\r\n" * (LONG // 4),
+    "a head that ends": b"HTTP/1.1 200 OK\r\nX: "
+    + b"a" * LONG
+    + b"\r\nContent-Length: 2\r\n\r\n{}",
+    "hints": (b"HTTP/1.1 103 Early Hints\r\nLink: " + b"a" * (LONG // 4) + b"\r\n\r\n") * 8,
+}
+
+
+@pytest.mark.parametrize("name", OVERLONG)
+def test_a_provider_with_an_overlong_head_has_given_no_answer(
+    name: str, settings: ProxySettings, provider: Provider
+) -> None:
+    provider.answer = OVERLONG[name]
+    with ProxyThread(settings) as proxy:
+        assert proxy.ask(post(CHAT, ASK)).startswith(b"HTTP/1.1 502 ")
+        provider.answer = OK
+        assert proxy.ask(post(CHAT, ASK)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_answer_with_too_much_around_it_breaks_off(
+    name: str, settings: ProxySettings, provider: Provider
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(connection: socket.socket, request: Received) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        begun.wait(120)
+        connection.sendall(ENDLESS[name])
+        ended.wait(120)
+
+    provider.answer = endless
+    with (
+        ProxyThread(settings) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client,
+    ):
+        client.sendall(post(CHAT, ASK))
+        answer = b""
+        while not answer.endswith(b"2\r\n{}\r\n"):
+            answer += client.recv(65536)
+        begun.set()
+        assert client.recv(65536) == b"", "cut off, and not ended"
+        ended.set()
+
+
 def test_a_connection_that_the_provider_let_go_of_costs_no_request(
     settings: ProxySettings, provider: Provider
 ) -> None:

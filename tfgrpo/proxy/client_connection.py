@@ -31,6 +31,7 @@ LOOK, LONGEST = 0.01, 5.0
 """Seconds until a client that sends no more is looked at: whether it still reads; each time after
 twice as many, up to so many."""
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_LONG = "the head or the trailer of the request is too long"
 
 
 class ClientConnection(asyncio.Protocol):
@@ -46,7 +47,9 @@ class ClientConnection(asyncio.Protocol):
         self._waiting: deque[tuple[Request, bytes]] = deque()
         self._target = b""
         self._headers: Headers = []
-        self._head_bytes = 0
+        self._around = 0
+        """Bytes of a head, of the lines around chunks or of a trailer since there was something
+        else."""
         self._request: Request | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
@@ -89,8 +92,7 @@ class ClientConnection(asyncio.Protocol):
                 data = self._again(*begun, data)
                 if not data:
                     return
-        if self._request is None:
-            self._head_bytes += len(data)
+        self._around += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:  # what follows the head is no longer HTTP
@@ -104,8 +106,8 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self._refuse(400, "the request is not HTTP/1.1")
         else:
-            if self._request is None and self._head_bytes > self.proxy.settings.limits.head:
-                self._refuse(431, "the head of the request is too long")
+            if self._around > self.proxy.settings.limits.head:
+                self._refuse(431, TOO_LONG)
 
     def _again(self, request: Request, at: int, data: bytes) -> bytes:
         """Takes a request whose head is known, and the beginning of its body; returns what follows
@@ -114,11 +116,8 @@ class ClientConnection(asyncio.Protocol):
         if request.length > self.proxy.settings.limits.body:
             return data
         end = at + request.length
-        if len(data) == end:
-            self._begin(request, data[at:])
-            return b""
-        self._head_bytes = 0
-        if len(data) > end:
+        self._around = 0
+        if len(data) >= end:
             self._begin(request, data[at:end])
             return data[end:]
         self.arriving = True
@@ -136,7 +135,6 @@ class ClientConnection(asyncio.Protocol):
             request, self._request = self._request, None
             self.arriving = False
             body, self._body = b"".join(self._body), []
-            self._head_bytes = 0
             assert request is not None
             self._begin(request, body)
         return rest
@@ -212,12 +210,12 @@ class ClientConnection(asyncio.Protocol):
         if sum(len(name) + len(value) + 4 for name, value in self._headers) > (
             self.proxy.settings.limits.head - len(self._target)
         ):
-            raise BadRequest(431, "the head of the request is too long")
+            raise BadRequest(431, TOO_LONG)
         if parser.should_upgrade():
             if not is_socket(request) or self.exchange is not None or request.path in OWN:
                 raise BadRequest(501, "the proxy does not change to this protocol")
             self._kind = PassedSocket
-        self._request, self._head_bytes = request, 0
+        self._request, self._around = request, 0
         self._body, self._body_bytes = [], 0
         self.proxy.admit(request)
         if request.has_body:
@@ -230,6 +228,7 @@ class ClientConnection(asyncio.Protocol):
                 self._streamed.start(None)
 
     def on_body(self, data: bytes) -> None:
+        self._around = 0
         if self._streamed is not None:
             self._streamed.feed(data)
             return
@@ -240,7 +239,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
-        self.arriving = False
+        self.arriving, self._around = False, 0
         head, self._head = self._head, b""
         assert request is not None
         if self._streamed is not None:
@@ -278,18 +277,22 @@ class ClientConnection(asyncio.Protocol):
 
     def finished(self, request: Request) -> None:
         """An answer was sent whole: goes on to the next request."""
-        self.exchange = None
         self.touched = monotonic()
+        going_on = request.keep_alive and self._streamed is None and not self.proxy.stopping
+        if self._waiting and going_on:  # which may be refused at once, and so end in its beginning
+            asyncio.get_running_loop().call_soon(self._begin_next)
+            return
+        self.exchange = None
         if self.transport is None:
             return
-        if not request.keep_alive or self._streamed is not None or self.proxy.stopping:
-            self.transport.close()
-        elif self._waiting:
-            self._begin(*self._waiting.popleft())
-        elif self._half_closed:
+        if not going_on or self._half_closed:
             self.transport.close()
         else:
             self.hold(False)
+
+    def _begin_next(self) -> None:
+        if self._waiting:
+            self._begin(*self._waiting.popleft())
 
     def cut(self) -> None:
         """Breaks the connection: the answer that was begun cannot be ended."""

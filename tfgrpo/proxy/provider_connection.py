@@ -20,7 +20,8 @@ IDLE = 30.0
 COPIED = 64 << 10
 """Bytes of a body from which on it is not copied once more, to be sent with its head as one."""
 END, LONGEST = b"\r\n\r\n", 64 << 10
-"""The end of the head of an outbound proxy's answer, and its bytes at most."""
+"""The end of a head, and its bytes at most; of a trailer too, and of all hints before an answer."""
+TOO_LONG = "its head or its trailer is too long"
 SIZED = (b"content-length", b"transfer-encoding")
 SIZES = frozenset(map(len, SIZED))
 """The headers that say where an answer ends, and their lengths, which rule most others out."""
@@ -74,6 +75,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._reason = b""
         self._done = self._informal = self._sized = self._lasting = self.begun = False
         self._used += 1
+        self._around = 0
+        """Bytes of heads, of the lines around chunks or of a trailer since there was something
+        else."""
         if len(body) < COPIED:
             self.transport.write(head + body)
         else:
@@ -95,8 +99,11 @@ class UpstreamConnection(asyncio.Protocol):
         if asker is None:  # nothing was asked
             self.leave()
             return
+        self._around += len(data)
         try:
             self._parser.feed_data(data)
+            if self._around > LONGEST and not self._done:
+                raise httptools.HttpParserError(TOO_LONG)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.leave()
             asker.failed(f"the provider's answer is not HTTP: {error}", untouched=False)
@@ -154,7 +161,9 @@ class UpstreamConnection(asyncio.Protocol):
                 raise ValueError("the protocol would change")
             self._sized = False
             return
-        self.begun = True
+        if sum(len(name) + len(value) + 4 for name, value in self._headers) > LONGEST:
+            raise ValueError(TOO_LONG)
+        self.begun, self._around = True, 0
         if status in (204, 304) or self.headless:
             self._sized = True
             self._done = self.headless
@@ -163,6 +172,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         assert self.asker is not None
+        self._around = 0
         self.asker.body(data)
 
     def on_message_complete(self) -> None:
