@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from proxy_fixtures import Choice, answer, make
 from test_traffic import recorded
 from waiting import until
 
+from tfgrpo.proxy import provider_routing
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Timeouts, parse_upstream, read_file
 from tfgrpo.proxy.proxy_settings import Provider as Listed
 from tfgrpo.store import Store
@@ -200,6 +202,39 @@ def test_a_provider_that_fails_is_left_alone_but_for_one_request_at_a_time(
         assert len(first.received) < max(10, (time.monotonic() - began) / shortest)
         first.answer = OK
         until(lambda: ask(proxy) and len(first.received) >= 30)  # once it answers
+
+
+def test_a_long_pause_that_one_request_meets_closes_no_provider_to_all(
+    store: Store, two: tuple[Provider, Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit may be that of one caller's key."""
+    monkeypatch.setattr(provider_routing, "PATIENCE", 2.0)
+    first, _ = two
+    first.answer = LIMITED.replace(b"120", b"86400")
+    with ProxyThread(routed(store, listed(first), retries=0)) as proxy:
+        assert b"\r\nRetry-After: 86400\r\n" in ask(proxy), "whoever is limited is told so"
+        (member,) = proxy.proxy.router._members  # type: ignore[union-attr]
+        assert member.throttle.closed_until - time.monotonic() <= 2.0
+        assert member.throttle.limit == 1, "one request sees whether it answers others"
+        first.answer = OK
+        until(lambda: ask(proxy, "berta").startswith(b"HTTP/1.1 200 "))
+        assert member.throttle.limit > 100
+
+
+def test_a_request_that_no_provider_was_sent_is_told_when_to_come_again(
+    store: Store, two: tuple[Provider, Provider]
+) -> None:
+    first, _ = two
+    first.answer = LIMITED
+    settings = routed(store, listed(first), retries=0, timeouts=Timeouts(total=1))
+    with ProxyThread(settings) as proxy:
+        assert ask(proxy).startswith(b"HTTP/1.1 429 ")
+        got = ask(proxy, "berta")
+        assert got.startswith(b"HTTP/1.1 503 ")
+        assert b"no provider takes requests now" in got
+        assert 50 < int(re.findall(rb"Retry-After: (\d+)", got)[0]) <= 60
+    assert len(first.received) == 1
+    assert {(call.status, call.tries) for call in recorded(store)} == {(429, 1), (503, None)}
 
 
 def test_a_client_that_leaves_makes_room(store: Store, two: tuple[Provider, Provider]) -> None:

@@ -1,10 +1,11 @@
 """Which of several providers a request is sent to, and to which again where one fails.
 
 Each provider has the gate of training's client (`model/rate_limits.py`): a limit halves what is in
-flight, a Retry-After closes it, one that does not answer is tried with one request at a time. The
-order of providers is drawn by their weights from whom a request is for (rendezvous hashing,
-Thaler and Ravishankar 1998; weighted as by Schindelhauer and Schomaker 2005): a conversation stays
-with one, whose cache knows it, and goes on to the same next one where that fails.
+flight, a Retry-After closes it, for a minute at most, one that does not answer is tried with one
+request at a time. The order of providers is drawn by their weights from whom a request is for
+(rendezvous hashing, Thaler and Ravishankar 1998; weighted as by Schindelhauer and Schomaker 2005):
+a conversation stays with one, whose cache knows it, and goes on to the same next one where that
+fails.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.server import Proxy
 
 PATIENCE = 60.0
-"""Seconds that a request waits at most for a provider that takes it, where no total is set."""
+"""Seconds that a request waits at most for a provider that takes it, where no total is set, and
+that one is closed at most, whatever it asks for: it may have meant one caller alone."""
 READ = 4 << 10
 """Bytes of an error that are read for how long to wait."""
 
@@ -48,6 +50,14 @@ class Member:
         name = self.provider.upstream.name
         drawn = int.from_bytes(digest(["tfgrpo.proxy.route", coin, name])[:7])
         return -math.log((drawn + 1) / (256**7 + 1)) / self.provider.weight
+
+    def troubled(self, entered: float, trouble: Transient) -> None:
+        """Takes note of a request that failed. After a pause that was cut short, one request at a
+        time sees whether it answers."""
+        if trouble.kind == "limit" and (trouble.after or 0.0) > PATIENCE:
+            trouble.after = PATIENCE
+            self.throttle.shut(entered)
+        self.throttle.troubled(entered, trouble)
 
 
 class Router:
@@ -114,9 +124,8 @@ class RoutedExchange(Exchange):
             async with asyncio.timeout(self.proxy.settings.timeouts.total or PATIENCE):
                 self._entered = await member.throttle.enter(again=self._tried > 0)
         except TimeoutError:
-            wait = max(1.0, member.throttle.closed_until - monotonic())
             self._connecting = None
-            self._refuse(503, "no provider takes requests now", wait)
+            self._turn_away()
             return
         self._held = member
         self._tried += 1
@@ -225,7 +234,7 @@ class RoutedExchange(Exchange):
     def _trouble(self, trouble: Transient) -> None:
         member, self._held = self._held, None
         if member is not None:
-            member.throttle.troubled(self._entered, trouble)
+            member.troubled(self._entered, trouble)
             member.throttle.leave()
 
     # time:
@@ -240,7 +249,16 @@ class RoutedExchange(Exchange):
             self._refuse(504, f"{self.upstream} did not begin to answer in time")
 
     def _expire(self) -> None:
-        self._end_early(504, "the answer took longer than it may")
+        if self._order and self._held is None and not self._over:
+            self._leave()
+            self._turn_away()
+        else:
+            self._end_early(504, "the answer took longer than it may")
+
+    def _turn_away(self) -> None:
+        """No provider was sent it in its time: they are closed, or others wait."""
+        opening = min(one.throttle.closed_until for one in self._order)
+        self._refuse(503, "no provider takes requests now", max(1.0, opening - monotonic()))
 
     def _stop_timer(self) -> None:
         timer, self._first = self._first, None
