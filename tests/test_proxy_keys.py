@@ -244,7 +244,9 @@ def test_of_several_workers_one_tells_of_a_budget(tmp_path: Path) -> None:
         path = ledger_path(tmp_path / "store.db")
         about = SpendingSettings(path, {}, budgets, f"{hook.url}/told", "d")
         workers = [Spending(about, lines.append) for _ in range(4)]
-        threads = [threading.Thread(target=one.add, args=([call],)) for one in workers]
+        owed = [(f"worker {number}", one.owed([call])) for number, one in enumerate(workers)]
+        each = zip(workers, owed, strict=True)
+        threads = [threading.Thread(target=one.settle, args=about) for one, about in each]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -365,7 +367,7 @@ def test_who_is_counted_by_no_budget_is_told_once_for_each_model(tmp_path: Path)
     unpriced = counted._replace(model="nobody-knows-me")
     listed = streamed._replace(model=None)
     for calls in ([listed], [streamed] * 3, [counted, unpriced], [streamed, unpriced]):
-        spending.add(calls)
+        spending.settle("ab", spending.owed(calls))
     spending.close()
     tokens, price = said
     assert "gpt-4o" in tokens

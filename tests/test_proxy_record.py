@@ -18,19 +18,22 @@ from providers import Provider, ProxyThread, post
 from proxy_fixtures import CHAT_USAGE, answer, settings, store
 from proxy_fixtures import counting_provider as provider
 from test_proxy import ASK, CHAT
+from test_proxy_keys import EACH, PRICES
 from test_traffic import recorded
 from waiting import until
 
 from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
+from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
 from tfgrpo.proxy.recorded_call import Call, streamed_text
 from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
-from tfgrpo.store.activity.traffic import ALL, CallFilter
-from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.activity.traffic import ALL, CallFilter, CallRecord
+from tfgrpo.store.opening import open_ledger, open_traffic
+from tfgrpo.store.sqlite.side_files import SqliteLedger
 
 __all__ = ["provider", "settings", "store"]  # fixtures
 
@@ -74,7 +77,8 @@ def test_a_call_is_handed_over_before_the_last_of_its_answer_is_sent(
 def a_call(number: int, model: str = "m" * 500) -> bytes:
     request = Request(b"POST", CHAT.encode(), [(b"Host", b"a")], modern=True, keep_alive=True)
     call = Call(f"call-{number:032x}", 1_700_000_000_000_000 + number, request)
-    call.status, call.model = 200, model
+    call.status, call.model, call.provider = 200, model, "http://127.0.0.1/v1"
+    call.tap(CHAT_USAGE)
     return call.packed()
 
 
@@ -147,6 +151,67 @@ def test_labels_are_few_however_often_what_records_is_started(
         with closing(open_traffic(path)) as traffic:
             labels = [json.loads(labels) for name, labels in traffic.totals() if name == CALLS]
         assert {one["model"] for one in labels} == {"other", *(f"m{n}" for n in range(100))}
+
+
+class Killed(BaseException):
+    """Ends what records as a signal does: nothing of it goes on."""
+
+
+@pytest.mark.parametrize("of", ["what records", "both"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_call_counts_once_for_budgets_whatever_is_killed_when(
+    of: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record and the ledger are two files: something may be killed between them."""
+    path, ledger = str(tmp_path / "traffic.db"), str(tmp_path / "ledger.db")
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
+    calls = [a_call(number, "m") for number in range(20)]
+    counter = Counter(counter_path(path, "ab"))
+    for _ in calls:
+        counter.increase()
+    spending = [ledger, PRICES, [], None, "d"]
+    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, "", spending)
+    spend = SqliteLedger.spend
+
+    def kill(*arguments: Any) -> None:
+        if when == "after":
+            spend(*arguments)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteLedger, "spend", kill)
+        with pytest.raises(Killed):
+            record(calls, made)
+    if of == "both":
+        counter.close()
+        counter = Counter(counter_path(path, "cd"))
+        record([], made._replace(worker="cd", counter=counter.descriptor))
+    else:
+        record(calls, made._replace(again=len(calls)))
+    counter.close()
+    with closing(open_ledger(ledger)) as opened, closing(open_traffic(path)) as traffic:
+        (sums,) = {round(dollars / EACH, 6) for dollars in opened.spent("").values()}
+        assert (sums, traffic.lost()) == (len(calls), 0)
+    assert not list(tmp_path.glob("*worker*"))
+
+
+def test_what_was_spent_is_counted_once_a_ledger_can_be_written_again(tmp_path: Path) -> None:
+    path, told = tmp_path / "ledger.db", list[str]()
+    spending = Spending(SpendingSettings(str(path), PRICES, [], None, "d"), told.append)
+    blank = CallRecord(*[None] * len(CallRecord._fields))._replace(time=1, status=200, model="m")
+    one = blank._replace(prompt_tokens=100_000, completion_tokens=0, provider="http://a")
+    path.mkdir()
+    for number in range(3):
+        spending.settle("ab", spending.owed([one._replace(id=f"call-{number}")]))
+    owed = spending.owed([])
+    assert len(owed) == 1, "however long it takes"
+    path.rmdir()
+    resumed = Spending(SpendingSettings(str(path), PRICES, [], None, "d"), told.append)
+    resumed.settle("ab", owed)
+    spending.settle("ab", owed)
+    with closing(open_ledger(str(path))) as ledger:
+        assert ledger.spent("") == {("all", "1970-01-01"): 3.0, ("library:none", "1970-01-01"): 3.0}
+    assert len(told) == 1
 
 
 def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(

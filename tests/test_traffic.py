@@ -517,7 +517,7 @@ def test_old_calls_are_deleted_with_all_that_is_known_of_them(store: Store) -> N
     assert traffic.delete_before(5) == 5
     assert [one.call.time for one in traffic.calls(CallFilter(), 99)] == [9, 8, 7, 6, 5]
     assert traffic.feedback("call-1") == []
-    assert traffic.recorded("x") == 10
+    assert traffic.recorded("x").calls == 10
     assert by_dimension(traffic.measured(0), "version")[0].calls == 5
     traffic.close()
 

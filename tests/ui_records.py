@@ -110,7 +110,8 @@ def add_keys(store: Store) -> None:
     with closing(open_ledger(ledger_path(store.file), create=True)) as ledger:
         for name, may in (("shop & co", limits), ("till", KeyLimits())):
             ledger.add_key(VirtualKey(0, name, name.encode().ljust(32), "ana", now, None, may))
-        ledger.spend({("key:shop & co", time.strftime("%Y-%m-%d", time.gmtime())): 1.25})
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        ledger.spend("ab", {"call-1": {("key:shop & co", today): 1.25}})
 
 
 def add_tool_calls(store: Store) -> None:

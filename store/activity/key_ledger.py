@@ -24,6 +24,8 @@ PERIODS = ("day", "month", "total")
 """What a budget is for; days and months are those of UTC."""
 Spent: TypeAlias = Mapping[tuple[str, str], float]
 """(scope, day as 2026-11-25) → US dollars. A scope is `all`, `library:NAME` or `key:NAME`."""
+Owed: TypeAlias = Mapping[str, Spent]
+"""What batches of calls came to that may not be in the ledger yet, by the batch."""
 
 
 class Budget(NamedTuple):
@@ -86,8 +88,9 @@ class Ledger(Protocol):
         """Revokes a key. Raises InvalidOperation where none has that name, and the number that is
         given."""
 
-    def spend(self, amounts: Spent) -> None:
-        """Adds to what was spent. Raises StoreError."""
+    def spend(self, worker: str, owed: Owed) -> None:
+        """Adds to what was spent. A batch that was among those that the worker's calls owed at the
+        last time is not added again. Raises StoreError."""
 
     def spent(self, since: str) -> Spent:
         """The spending from a day on."""
@@ -121,12 +124,20 @@ def allows(patterns: tuple[str, ...] | None, name: str) -> bool:
     return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def today() -> str:
+    """The day of UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def spent_of(scope: str, budget: Budget | None, spent: Spent) -> float:
+    """The spending of a scope in a budget's period, or in all, in US dollars."""
+    began = "" if budget is None else budget.began(today())
+    return sum(dollars for (of, day), dollars in spent.items() if of == scope and day >= began)
+
+
 def spent_by(key: VirtualKey, spent: Spent) -> float:
     """The spending of a key in its budget's period, or in all, in US dollars."""
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    began = key.limits.budget.began(today) if key.limits.budget else ""
-    of = f"key:{key.name}"
-    return sum(v for (scope, day), v in spent.items() if scope == of and day >= began)
+    return spent_of(f"key:{key.name}", key.limits.budget, spent)
 
 
 def parse_budget(given: str) -> Budget:

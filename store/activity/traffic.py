@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
+from tfgrpo.store.activity.key_ledger import Owed
 from tfgrpo.store.address import FILE, is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.opening import open_traffic
@@ -191,6 +192,14 @@ class TokenSum(NamedTuple):
     calls: int
 
 
+class Recorded(NamedTuple):
+    """How many calls of a worker were recorded, deleted ones included, and what they owed the
+    ledger when that was put down last."""
+
+    calls: int
+    owed: Owed
+
+
 class Place(NamedTuple):
     """A place in the list of calls, newest first: behind the call of that time and id."""
 
@@ -277,9 +286,14 @@ class Traffic(Protocol):
         """The secret under which callers and subjects are digested here."""
 
     def add(
-        self, calls: Sequence[CallRecord], contents: Sequence[CallContent], sums: Sums | None = None
+        self,
+        calls: Sequence[CallRecord],
+        contents: Sequence[CallContent],
+        sums: Sums | None = None,
+        owed: Owed | None = None,
     ) -> None:
-        """Records calls, and adds to sums, all of it or nothing. Raises StoreError."""
+        """Records calls of a worker, adds to sums, and puts down what its calls owe the ledger if
+        that is not nothing, all of it or nothing. Raises StoreError."""
 
     def totals(self) -> Sums:
         """The sums."""
@@ -337,8 +351,8 @@ class Traffic(Protocol):
     def lost(self) -> int:
         """The number of calls that were lost before they were recorded."""
 
-    def recorded(self, worker: str) -> int:
-        """How many calls of a worker were recorded, deleted ones included."""
+    def recorded(self, worker: str) -> Recorded:
+        """What was recorded of a worker."""
 
     def delete_before(self, time: int) -> int:
         """Deletes calls from before a time, with their words and feedback; returns how many."""

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
 from tfgrpo.store.activity import traffic
-from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Spent, VirtualKey
+from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Owed, Spent, VirtualKey
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
@@ -156,20 +156,28 @@ class SqliteLedger(SideFile):
                     f"there is no key {name!r}", hint="`tfgrpo key list` lists them"
                 )
 
-    def spend(self, amounts: Spent) -> None:
+    def spend(self, worker: str, owed: Owed) -> None:
+        notes = {f"spent {worker} {batch}": amounts for batch, amounts in owed.items()}
+        of_worker = ("note >= ? and note < ?", (f"spent {worker} ", f"spent {worker}!"))
         with self._writing():
+            query = f"select note from told where {of_worker[0]}"
+            known = {note for (note,) in self._db.execute(query, of_worker[1])}
+            new = (amounts for note, amounts in notes.items() if note not in known)
             self._db.executemany(
                 "insert into spent values (?, ?, ?)"
                 " on conflict (scope, day) do update set dollars = dollars + excluded.dollars",
-                [(*key, dollars) for key, dollars in amounts.items()],
+                [(*key, dollars) for amounts in new for key, dollars in amounts.items()],
             )
+            self._db.execute(f"delete from told where {of_worker[0]}", of_worker[1])
+            self._db.executemany("insert into told values (?)", [(note,) for note in notes])
 
     def spent(self, since: str) -> Spent:
         rows = self._rows("select scope, day, dollars from spent where day >= ?", (since,))
         return {(scope, day): dollars for scope, day, dollars in rows}
 
     def notes(self) -> set[str]:
-        return {note for (note,) in self._rows("select note from told")}
+        query = "select note from told where note not glob 'spent *'"  # which are of `spend`
+        return {note for (note,) in self._rows(query)}
 
     def note(self, line: str) -> None:
         with self._writing():
@@ -241,6 +249,7 @@ class SqliteTraffic(SideFile):
         calls: Sequence[traffic.CallRecord],
         contents: Sequence[traffic.CallContent],
         sums: traffic.Sums | None = None,
+        owed: Owed | None = None,
     ) -> None:
         workers: dict[str, int] = {}
         for call in calls:
@@ -255,6 +264,17 @@ class SqliteTraffic(SideFile):
                 workers.items(),
             )
             self._add_up(sums)
+            if owed:
+                batches = {one: [(*k, v) for k, v in of.items()] for one, of in owed.items()}
+                for worker in workers:
+                    self._set_fact(f"owed {worker}", batches)
+
+    def _set_fact(self, name: str, value: object) -> None:
+        self._db.execute(
+            "insert into facts values (?, ?)"
+            " on conflict (name) do update set value = excluded.value",
+            (name, json.dumps(value)),
+        )
 
     def _add_up(self, sums: traffic.Sums | None) -> None:
         rows = [(*key, value) for key, value in (sums or {}).items()]
@@ -294,11 +314,7 @@ class SqliteTraffic(SideFile):
 
     def set_scale(self, label: str, scale: traffic.Scale) -> None:
         with self._writing():
-            self._db.execute(
-                "insert into facts values (?, ?)"
-                " on conflict (name) do update set value = excluded.value",
-                (f"scale:{label}", json.dumps(scale)),
-            )
+            self._set_fact(f"scale:{label}", scale)
 
     def call(self, id: str) -> traffic.CallRecord:
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
@@ -419,9 +435,16 @@ class SqliteTraffic(SideFile):
         rows = self._rows("select value from facts where name = 'lost'")
         return int(rows[0][0]) if rows else 0
 
-    def recorded(self, worker: str) -> int:
-        rows = self._rows("select recorded from workers where id = ?", (worker,))
-        return int(rows[0][0]) if rows else 0
+    def recorded(self, worker: str) -> traffic.Recorded:
+        query = (
+            "select recorded, (select value from facts where name = 'owed ' || id) from workers"
+            " where id = ?"
+        )
+        ((calls, owed),) = self._rows(query, (worker,)) or [(0, None)]
+        batches = json.loads(owed or "{}").items()
+        return traffic.Recorded(
+            calls, {batch: {(k, day): v for k, day, v in amounts} for batch, amounts in batches}
+        )
 
     def delete_before(self, time: int) -> int:
         if not self._rows("select 1 from calls where time < ? limit 1", (time,)):

@@ -5,7 +5,9 @@ reaches the routes that get a library and the list of models, and nothing else o
 unless it says so. Rates hold for all workers.
 
 What calls come to in dollars is added up by the process that records them, a tenth of a second
-after they are over, so calls that are under way may go over a budget. A call whose price is not
+after they are over, so calls that are under way may go over a budget. It is put down with them
+before it goes into the ledger, under the name of their batch: so it is added once, whatever is
+killed between the two files. A call whose price is not
 known costs nothing here, and the log names its model once. A budget is told of at four fifths and
 when it is spent, once in its period: in the log, and at the webhook where one is set.
 """
@@ -19,7 +21,7 @@ import re
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from threading import Thread
 from typing import Any, NamedTuple
@@ -32,7 +34,16 @@ from tfgrpo.proxy.library_choice import NONE
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.rendering.request_placement import place_of
-from tfgrpo.store.activity.key_ledger import Budget, VirtualKey, allows, key_digest
+from tfgrpo.store.activity.key_ledger import (
+    Budget,
+    Owed,
+    Spent,
+    VirtualKey,
+    allows,
+    key_digest,
+    spent_of,
+    today,
+)
 from tfgrpo.store.activity.traffic import CallRecord
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_ledger
@@ -60,7 +71,7 @@ class Desk:
         self._ledger = open_ledger(path, create=True)
         self._rates = Rates(f"{path}-rates")
         self._keys: Mapping[bytes, VirtualKey] = {}
-        self._spent: Mapping[tuple[str, str], float] = {}
+        self._spent: Spent = {}
         self._seen: object = None
         self._trouble: str | None = None
 
@@ -134,7 +145,7 @@ class Desk:
         if budget is None:
             return
         self._refresh()
-        spent = _spent_of(scope, budget.began(today()), self._spent)
+        spent = spent_of(scope, budget, self._spent)
         if spent >= budget.dollars:
             raise BadRequest(402, f"the budget of {scope} is spent: ${spent:.4g} of {budget}")
 
@@ -183,15 +194,6 @@ class Rates:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
 
 
-def _spent_of(scope: str, began: str, spent: Mapping[tuple[str, str], float]) -> float:
-    return sum(dollars for (of, day), dollars in spent.items() if of == scope and day >= began)
-
-
-def today() -> str:
-    """Returns the day of UTC."""
-    return time.strftime("%Y-%m-%d", time.gmtime())
-
-
 class SpendingSettings(NamedTuple):
     """Where the ledger lies, the table of prices, (scope, dollars, period) of each budget, and what
     is told of them."""
@@ -214,7 +216,10 @@ class Spending:
         self._settings = settings
         self._tell = tell
         self._dollars = Dollars(settings.prices)
-        self._waiting: dict[tuple[str, str], float] = defaultdict(float)
+        self._owed: Owed = {}
+        """What is on record and not in the ledger, as far as that is known."""
+        self._batch: str | None = None
+        """The name of the last of these, to which more is added until it is in the ledger."""
         self._unknown: set[str] = set()
         self._trouble = False
         self._again = 0.0
@@ -222,40 +227,58 @@ class Spending:
         self._due = False
         """Whether something was spent since budgets were looked at."""
 
-    def add(self, calls: Iterable[CallRecord]) -> None:
-        """Adds calls that were just recorded."""
+    def owed(self, calls: Sequence[CallRecord]) -> Owed:
+        """Returns what is owed to the ledger once these calls are on record."""
+        amounts = defaultdict[tuple[str, str], float](float, self._owed.get(self._batch or "", {}))
         for call in calls:
             dollars = self._dollars.of(call)
-            if dollars is None and call.model is None:  # such as a list of models or a file
-                continue
             if dollars is None:
-                model = f"{call.model} at {call.provider}"
-                why = f"the price of {model} is not known: no budget counts it"
-                if call.prompt_tokens is None:
-                    why = f"a call of {model} says no tokens: no budget counts it ({USAGE})"
-                if why not in self._unknown:
-                    self._unknown.add(why)
-                    self._tell(why)
+                self._tell_unknown(call)
                 continue
             day = time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6))
             library = (call.library or "none").partition("@")[0] or self._settings.home
             of_key = [] if call.key is None else [f"key:{call.key}"]
             for scope in ("all", f"library:{library}", *of_key):
-                self._waiting[scope, day] += dollars
+                amounts[scope, day] += dollars
+        if not amounts:
+            return self._owed
+        self._batch = self._batch or calls[0].id
+        return {**self._owed, self._batch: amounts}
+
+    def _tell_unknown(self, call: CallRecord) -> None:
+        if call.model is None:  # such as a list of models or a file
+            return
+        model = f"{call.model} at {call.provider}"
+        why = f"the price of {model} is not known: no budget counts it"
+        if call.prompt_tokens is None:
+            why = f"a call of {model} says no tokens: no budget counts it ({USAGE})"
+        if why not in self._unknown:
+            self._unknown.add(why)
+            self._tell(why)
+
+    def settle(self, worker: str, owed: Owed) -> None:
+        """Takes what this worker's calls owe, which is on record, into the ledger, or later."""
+        done = self.spend(worker, owed)
+        self._owed, self._batch = ({}, None) if done else (owed, self._batch)
+
+    def spend(self, worker: str, owed: Owed) -> bool:
+        """Takes what a worker's calls owe into the ledger; returns whether that could be done."""
+        if not owed:
+            return True
         try:
             with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
-                ledger.spend(self._waiting)
+                ledger.spend(worker, owed)
         except StoreError as error:
             if not self._trouble:
                 self._tell(f"what was spent is not recorded: {error}")
             self._trouble = True
-            return
-        self._waiting.clear()
+            return False
         self._trouble, self._due = False, True
         busy = self._watching is not None and self._watching.is_alive()
         if not busy and time.monotonic() >= self._again:
             self._watching = Thread(target=self._watch, daemon=True)
             self._watching.start()
+        return True
 
     def close(self) -> None:
         """Gives what is being told a moment to be."""
@@ -284,7 +307,7 @@ class Spending:
             notes, spent = ledger.notes(), ledger.spent("")
             for scope, budget in budgets:
                 began = budget.began(today())
-                dollars = _spent_of(scope, began, spent)
+                dollars = spent_of(scope, budget, spent)
                 for level in LEVELS:
                     note = f"{scope} {budget} {began} {level}"
                     if dollars >= level * budget.dollars and note not in notes:

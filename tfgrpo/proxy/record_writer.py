@@ -191,7 +191,10 @@ class RecordWriter:
                 self._node = _node_of(settings.path)
                 self._secret = self._traffic.secret()
                 self._labels = Labels(self._traffic.totals())
-                count_lost(self._traffic, settings.path)
+                if self._spending is not None:  # what recorded before may have been killed
+                    owed = self._traffic.recorded(settings.worker).owed
+                    self._spending.settle(settings.worker, owed)
+                count_lost(self._traffic, settings.path, self._spending)
             if batch:
                 rows = self._record(self._traffic, self._unrecorded(batch, self._traffic))
             if settings.keep is not None and time.monotonic() - self._pruned > PRUNE:
@@ -216,8 +219,6 @@ class RecordWriter:
             self._tell(str(self._settled))
         del self._waiting[: len(batch)]
         self._bytes -= sum(self._sizes.popleft() for _ in batch)
-        if self._spending is not None and rows:
-            self._spending.add(rows)
         if self._telemetry is not None:
             if rows:
                 self._telemetry.send_calls(rows)
@@ -239,12 +240,15 @@ class RecordWriter:
         try:
             rows = self._rows(calls)
             contents = [self._words(call) for call in calls if call.request is not None]
-            traffic.add(rows, contents, sums_of(rows, self._labels))
+            owed = {} if self._spending is None else self._spending.owed(rows)
+            traffic.add(rows, contents, sums_of(rows, self._labels), owed)
         except UNREADABLE as error:
             if len(calls) > 1:
                 return [row for call in calls for row in self._record(traffic, [call])]
             self._tell(f"{calls[0].record.id} is not recorded: {error}")
             return []
+        if self._spending is not None:
+            self._spending.settle(self._settings.worker, owed)
         return rows
 
     def _rows(self, calls: list[SeenCall]) -> list[CallRecord]:
@@ -386,15 +390,16 @@ def settle(traffic: Traffic, path: str, worker: str, descriptor: int) -> None:
     """Counts as lost what a worker has begun and is not on record, and takes its file away; its
     lock is held. Raises StoreError, and leaves the file then."""
     begun = int.from_bytes(os.pread(descriptor, SIZE, 0), sys.byteorder)
-    missing = max(0, begun - traffic.recorded(worker))
+    missing = max(0, begun - traffic.recorded(worker).calls)
     if missing:
         traffic.count_lost(missing)
     with suppress(OSError):
         os.unlink(counter_path(path, worker))
 
 
-def count_lost(traffic: Traffic, path: str) -> None:
-    """Adds what workers lost that are gone to the record. Raises StoreError."""
+def count_lost(traffic: Traffic, path: str, spending: Spending | None = None) -> None:
+    """Adds what workers lost that are gone to the record, and what their calls owe to the ledger.
+    Raises StoreError."""
     for name in glob(f"{path}-worker-*"):
         with suppress(OSError), open(name, "r+b") as file:
             try:
@@ -403,4 +408,6 @@ def count_lost(traffic: Traffic, path: str) -> None:
                 continue  # it is alive
             if not _is_there(name, file):
                 continue  # somebody else has counted it meanwhile
-            settle(traffic, path, name.rpartition("-")[2], file.fileno())
+            worker = name.rpartition("-")[2]
+            if spending is None or spending.spend(worker, traffic.recorded(worker).owed):
+                settle(traffic, path, worker, file.fileno())
