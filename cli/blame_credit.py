@@ -87,9 +87,9 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     Training leaves a random part of the library out of each attempt, unless it is the published
     method (--preset paper). Effects are in units of reward, with 95 % intervals; the ranking
     shrinks them towards 0 to allow for noise. The counts are attempts with and without the
-    experience. Kinds are what a field says that the run was told of with --field kind=FIELD. At the
-    end stand those that are harmful with confidence, and those that nothing has confirmed for ten
-    steps or more.
+    experience. Where a run chose it by some of these, the effect is too high. Kinds are what a
+    field says that the run was told of with --field kind=FIELD. At the end stand those that are
+    harmful with confidence, and those that nothing has confirmed for ten steps or more.
 
     \b
     Examples:
@@ -132,8 +132,9 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
         line = words(one.credit)
         if one.credit:
             figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
-            alike = ", of all examples together" if is_example(one.experience.text) else ""
-            line += printing.words(f"{figures}{one.credit.absent} without{alike}", dim=True)
+            more = ", of all examples together" if is_example(one.experience.text) else ""
+            more += ", some of which it was chosen by" if one.was_chosen else ""
+            line += printing.words(f"{figures}{one.credit.absent} without{more}", dim=True)
         yield from printing.wrap(line, first=" " * 6, indent=6)
 
 
@@ -167,4 +168,5 @@ def _object(one: Credited) -> dict[str, Any]:
         return fields | {"verdict": None}
     effect = interval_object(known.effect, known.low, known.high)
     fields |= {"verdict": known.verdict, "effect": effect, "shrunk": known.shrunk}
-    return fields | {"present": known.present, "absent": known.absent}
+    fields |= {"present": known.present, "absent": known.absent}
+    return fields | {"was_chosen": one.was_chosen}

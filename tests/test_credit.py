@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -69,6 +70,34 @@ def test_an_experience_without_effect_is_rarely_called_helpful_or_harmful() -> N
         if credit.experience.startswith("idle")
     ]
     assert fmean(called) < 0.09
+
+
+@pytest.mark.parametrize("places", [2, 4])
+def test_an_experience_without_effect_at_a_few_problems_is_rarely_called_helpful_or_harmful(
+    places: int,
+) -> None:
+    """Of all problems each of six belongs to a few; two attempts of six are shown it."""
+    called = []
+    for seed in range(80):
+        dice, found = random.Random(seed), []
+        at = {f"e{n}": dice.sample(range(40), places) for n in range(6)}
+        for problem, step in product(range(40), range(2)):
+            there, ease = [id for id in at if problem in at[id]], dice.uniform(0.2, 0.8)
+            turns = {id: dice.randrange(3) for id in there}
+            for sample in range(6):
+                out = frozenset(id for id in there if turns[id] != sample % 3)
+                reward = float(dice.random() < ease)
+                found.append(Observation(f"{step}/{problem}", f"p{problem}", there, out, reward))
+        called += [credit.verdict != "inconclusive" for credit in estimate_effects(found)]
+    assert len(called) > 400
+    assert fmean(called) < 0.075
+
+
+def test_at_one_problem_alone_nothing_is_known_of_others() -> None:
+    made = [t._replace(without=t.without - {"idle"}) for t in observations(5) if t.problem != "p0"]
+    made += [t for t in observations(5) if t.problem == "p0"]
+    found = {credit.experience for credit in estimate_effects(made)}
+    assert found == EFFECTS.keys() - {"idle"}
 
 
 def test_a_library_that_changes_between_steps_does_not_bias_a_late_experience() -> None:
@@ -253,6 +282,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]
     said = cli("credit").stdout
     assert said.index(HELPS) < said.index(HARMS)
+    assert "chosen by" not in said, "a person wrote them"
     assert "helpful" in said
     assert f"`tfgrpo delete {found[2]['id']}`" in said, "at another revision its label is another"
     assert max(map(len, said.splitlines())) <= 80

@@ -25,9 +25,11 @@ def by_matrices(seen: list[Observation], level: float) -> dict[str, tuple[float,
     y = np.array([one.reward for one in seen])
     _, strata = np.unique([one.stratum for one in seen], return_inverse=True)
     names, problems = np.unique([one.problem for one in seen], return_inverse=True)
+    there = np.zeros((len(names), len(ids)), dtype=bool)
     for stratum in range(strata.max() + 1):
         here = strata == stratum
         x[here] -= x[here].mean(axis=0)
+        there[problems[here][0]] |= (x[here] ** 2).sum(axis=0) > 1e-9
         y[here] -= y[here].mean()
     varied = np.flatnonzero((x**2).sum(axis=0) > 1e-9)
     x = x[:, varied]
@@ -35,16 +37,19 @@ def by_matrices(seen: list[Observation], level: float) -> dict[str, tuple[float,
     beta = bread @ x.T @ y
     left = x * (y - x @ beta)[:, None]
     scores = np.array([left[problems == n].sum(axis=0) for n in range(len(names))])
-    freedom = max(1, len(y) - len(varied) - strata.max() - 1)
-    scale = len(names) / (len(names) - 1) * len(y) / freedom
-    error = np.sqrt((scale * bread @ scores.T @ scores @ bread).diagonal())
+    freedom = max(1, len(y) - x.shape[1] - strata.max() - 1)
+    clusters = there.sum(axis=0)[varied]
+    known = clusters > 1
+    beta, bread, varied, clusters = beta[known], bread[known], varied[known], clusters[known]
+    scale = clusters / (clusters - 1) * len(y) / freedom
+    error = np.sqrt(scale * (bread @ scores.T @ scores @ bread.T).diagonal())
     spread = max(0.0, float(np.mean(beta**2 - error**2)))
-    t = t_quantile(0.5 + level / 2, len(names) - 1)
+    t = [t_quantile(0.5 + level / 2, int(one) - 1) for one in clusters]
     return {
         ids[i]: (
             beta[k],
-            beta[k] - t * error[k],
-            beta[k] + t * error[k],
+            beta[k] - t[k] * error[k],
+            beta[k] + t[k] * error[k],
             beta[k] * spread / (spread + error[k] ** 2),
         )
         for k, i in enumerate(varied)

@@ -2,7 +2,8 @@
 
 Training leaves a random part of the library out of each prompt, so rewards are regressed on
 presence within strata: the rollouts of one problem under one library. Intervals are cluster-robust
-by problem (CR1, Student's t with problems - 1 degrees of freedom; Cameron and Miller, 2015).
+by problem (CR1, Student's t; Cameron and Miller, 2015), and count the problems where presence
+varied: an experience that belongs to four has 3 degrees of freedom, whatever others there are.
 Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with the text that
 it has at a version; examples have one credit together. Attempts that try a lesson at its own
 problem count for nothing.
@@ -28,7 +29,7 @@ from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.damaged_values import text
 from tfgrpo.store.history.walks import first_parents
-from tfgrpo.store.records import Experience, Library, Version
+from tfgrpo.store.records import Experience, Library, Version, evidence_of
 from tfgrpo.store.store import Store
 
 AT_ONCE = 2048
@@ -176,11 +177,13 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """An experience of a library with its label and its credit; None where nothing is known."""
+    """An experience of a library with its label and its credit; None where nothing is known. Where
+    it `was_chosen` by its measured effect, the credit has attempts that chose it, and flatters."""
 
     label: str
     experience: Experience
     credit: Credit | None
+    was_chosen: bool
 
     def __str__(self) -> str:
         return "nothing known" if self.credit is None else str(self.credit)
@@ -189,14 +192,13 @@ class Credited:
 def credits(store: Store, version: Version) -> list[Credited]:
     """The credit of each experience of a version, best first, the unknown last."""
     estimates = RecordedAttempts(store, version).estimates()
-    return _credited(store.library(version), estimates[""][-1].credits if estimates else [])
+    return _credited(store, version, estimates[""][-1].credits if estimates else [])
 
 
 def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]:
     """The credits of each kind of problems (a run's field `kind`), by name."""
-    library = store.library(version)
     estimates = RecordedAttempts(store, version).estimates(by=KIND)
-    return {kind: _credited(library, estimates[kind][-1].credits) for kind in sorted(estimates)}
+    return {k: _credited(store, version, estimates[k][-1].credits) for k in sorted(estimates)}
 
 
 def unconfirmed(store: Store, version: Version) -> dict[str, int]:
@@ -215,17 +217,18 @@ def unconfirmed(store: Store, version: Version) -> dict[str, int]:
     return ages | dict.fromkeys(left, steps)
 
 
-def _credited(library: Library, credits: Sequence[Credit]) -> list[Credited]:
+def _credited(store: Store, version: Version, credits: Sequence[Credit]) -> list[Credited]:
     known = {credit.experience: credit for credit in credits}
-    listed = [
-        Credited(label, library.by_id[id], known.get(unit(library.by_id[id])))
-        for label, id in library.labels.items()
-    ]
+    library = store.library(version)
+    events = store.events_at(one.row for one in library)
+    chosen = {row for row, event in events.items() if evidence_of(event).measured is not None}
+    there = [(label, library.by_id[id]) for label, id in library.labels.items()]
+    listed = [Credited(label, one, known.get(unit(one)), one.row in chosen) for label, one in there]
     return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
 
 
 def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
-    """Credits of experiences present and absent in a stratum, best first; none for one problem."""
+    """Credits of experiences present and absent in strata of two problems, best first."""
     ids = sorted({id for one in observations for id in one.library})
     column = {id: i for i, id in enumerate(ids)}
     known = np.zeros((len(observations), len(ids)))

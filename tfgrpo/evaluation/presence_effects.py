@@ -1,5 +1,6 @@
 """What presence does to the reward: least squares within strata, with intervals robust to attempts
-at one problem being alike (CR1).
+at one problem being alike (CR1). An interval is as wide as the problems are few at which its
+experience was there for some attempts and not for others.
 
 Attempts are read twice, for sums and for residuals. What is held is the square of the experiences,
 those times the problems, and the open strata, however many attempts there are. The store cannot add
@@ -20,6 +21,7 @@ from tfgrpo.wording import with_bounds
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
+Flags: TypeAlias = NDArray[np.bool_]
 
 Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
 
@@ -81,8 +83,8 @@ def estimate(
     parts: int = 1,
     level: float = 0.95,
 ) -> dict[str, list[Estimate]]:
-    """Each group's estimates from the attempts of its first part, its first two, and so on, where
-    two problems are known. `read` is called twice and gives the same attempts."""
+    """Each group's estimates from the attempts of its first part, its first two, and so on, for
+    experiences that varied at two problems. `read` is called twice, with the same attempts."""
     groups: dict[str, _Group] = {}
     for item in read():
         if isinstance(item, LotEnd):
@@ -142,14 +144,15 @@ class _Lot:
 
 
 class _Solution(NamedTuple):
-    """Effects (0 for what did not vary) of some attempts, and what their covariance needs."""
+    """Effects (0 for what did not vary) of some attempts, and what their covariance needs.
+    `problems` counts those at which each of the `varied` did."""
 
     varied: Places
     bread: Floats
     effects: Floats
     attempts: int
     strata: int
-    problems: int
+    problems: Places
     present: Floats
     known: Floats
 
@@ -164,6 +167,7 @@ class _Group:
         self._gram = np.zeros((size, size))
         self._moment = np.zeros(size)
         self._present, self._known = np.zeros(size), np.zeros(size)
+        self._varied = np.zeros((0, size), dtype=bool)
         self._attempts = self._strata = 0
         self._counts: list[int] = []
         self.solved: list[_Solution | None] = []
@@ -195,7 +199,8 @@ class _Group:
             for part in range(self._part, self._parts):
                 _take_means(lot, part, self._scores[part])
         elif lot is not None:
-            _centre(lot, self._gram, self._moment)
+            self._varied = self._seen(self._varied)
+            _centre(lot, self._gram, self._moment, self._varied)
             self._strata += len(lot.places)
 
     def solve(self) -> None:
@@ -209,9 +214,9 @@ class _Group:
 
     def _solve_part(self) -> None:
         self._part += 1
-        gram, moment = self._gram.copy(), self._moment.copy()
+        gram, moment, seen = self._gram.copy(), self._moment.copy(), self._seen(self._varied)
         for lot in self._lots.values():
-            _centre(lot, gram, moment)
+            _centre(lot, gram, moment, seen)
         self._counts.append(len(self._codes))
         varied = np.flatnonzero(gram.diagonal() > 1e-9)
         if not len(varied) or len(self._codes) < 2:
@@ -228,11 +233,15 @@ class _Group:
                 effects,
                 self._attempts,
                 strata,
-                len(self._codes),
+                seen.sum(axis=0)[varied],
                 self._present.copy(),
                 self._known.copy(),
             )
         )
+
+    def _seen(self, varied: Flags) -> Flags:
+        """A copy of where experiences varied, with a row for each problem."""
+        return np.pad(varied, ((0, len(self._codes) - len(varied)), (0, 0)))
 
     # their covariance:
 
@@ -272,10 +281,14 @@ class _Group:
         ]
 
 
-def _centre(lot: _Lot, gram: Floats, moment: Floats) -> None:
+def _centre(lot: _Lot, gram: Floats, moment: Floats, varied: Flags) -> None:
+    """Takes the means of a lot's strata off sums, and notes at which problems there was a
+    difference."""
     present, rewards, count = lot.sums()
     gram[np.ix_(lot.columns, lot.columns)] -= (present / count).T @ present
     moment[lot.columns] -= present.T @ (rewards / count)[:, 0]
+    rows, columns = np.nonzero((present > 0) & (present < count))
+    varied[np.array(lot.problems, dtype=np.intp)[rows], lot.columns[columns]] = True
 
 
 def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
@@ -298,25 +311,30 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
     """Effects with intervals from the cluster-robust covariance, strata's means counted in."""
     varied, bread, problems = solution.varied, solution.bread, solution.problems
     attempts, beta = solution.attempts, solution.effects[solution.varied]
-    freedom = max(1, attempts - len(varied) - solution.strata)
-    scale = problems / (problems - 1) * attempts / freedom
+    left = max(1, attempts - len(varied) - solution.strata)
+    freedom = np.maximum(problems - 1, 1)
     scores = scores[:, varied]
-    covariance: Floats = scale * bread @ (scores.T @ scores) @ bread
-    error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))  # rounding may take it below zero
-    t = t_quantile(0.5 + level / 2, problems - 1)
-    shrink = _shrinkage(beta, error)
+    covariance: Floats = attempts / left * bread @ (scores.T @ scores) @ bread
+    variance = covariance.diagonal() * (1 + 1 / freedom)
+    error = np.sqrt(np.maximum(variance, 0.0))  # rounding may take it below zero
+    t = {n: t_quantile(0.5 + level / 2, n) for n in set(freedom.tolist())}
+    wide = error * [t[n] for n in freedom.tolist()]
+    known = problems > 1  # one problem leaves nothing unexplained
+    shrink = np.zeros_like(beta)
+    shrink[known] = _shrinkage(beta[known], error[known])
     absent = solution.known - solution.present
     credits = [
         Credit(
             experience=ids[i],
             effect=float(beta[k]),
-            low=float(beta[k] - t * error[k]),
-            high=float(beta[k] + t * error[k]),
+            low=float(beta[k] - wide[k]),
+            high=float(beta[k] + wide[k]),
             shrunk=float(beta[k] * shrink[k]),
             present=round(solution.present[i]),
             absent=round(absent[i]),
         )
         for k, i in enumerate(varied)
+        if known[k]
     ]
     return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
 
@@ -324,7 +342,7 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
 def _shrinkage(beta: Floats, error: Floats) -> Floats:
     """Shares of variance that are no noise: true effects normal around 0, by the method of
     moments."""
-    spread = max(0.0, float(np.mean(beta**2 - error**2)))
+    spread = max(0.0, float(np.sum(beta**2 - error**2) / max(len(beta), 1)))
     noise = error**2
     factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)
     return factor
