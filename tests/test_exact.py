@@ -37,8 +37,10 @@ from tfgrpo.domains.few_answers import (
     read_chances,
 )
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.examples import winning_attempts
 from tfgrpo.rollout.attempt import EXACT, Group, Rollout, attempt
 from tfgrpo.rollout.exact_rewards import exactly
+from tfgrpo.runs.attempts import RecordedAttempt
 from tfgrpo.settings import EvalSettings
 
 LABELS = ("booking", "damage", "billing", "lost property")
@@ -369,6 +371,18 @@ def test_sides_are_told_by_what_texts_earned_and_not_by_their_chances() -> None:
     assert [one.sample for one in mixed.losers] == [1, 2]
 
 
+def test_what_is_right_or_shown_as_the_best_is_told_by_what_texts_earned() -> None:
+    mixed = Group(PROBLEM, (rollout(0, 0.4, 1.0), rollout(1, 0.6, 0.0)))
+    (best,) = winning_attempts([mixed])
+    assert best.evidence["rollouts"] == [[0, 0.4]]
+    assert [_recorded(one).is_right for one in mixed.rollouts] == [True, False]
+
+
+def _recorded(one: Rollout) -> RecordedAttempt:
+    verdict = {"details": dict(one.details)}
+    return RecordedAttempt(1, "p", one.sample, 1, (), one.outcome, one.reward, verdict)
+
+
 # whole commands:
 
 
@@ -392,9 +406,14 @@ def test_an_evaluation_is_the_mean_chance_and_is_made_once(cli: Cli, tmp_path: P
         assert all(request.get("logprobs") for request in server.requests)
         assert json.loads(cli(*asked, "--answers", "exact").stdout) == first
         assert len(server.requests) == 16
+        table = cli(*asked[:-1], "--answers", "exact").stdout
+        assert "pass@" not in table, "a mean of an answer's chances is neither right nor wrong"
         cli(*asked)  # sampled attempts are another evaluation
         assert len(server.requests) == 32
+        assert "pass@" in cli(*asked[:-1]).stdout
     assert '"mean": 0.25' in json.dumps(first)
+    (scored,) = first["evaluations"]
+    assert (scored["pass"], scored["maj"]) == ({}, None)
 
 
 def test_a_run_learns_from_exact_attempts_and_resumes(cli: Cli, tmp_path: Path) -> None:

@@ -297,7 +297,8 @@ def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score
 def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Score]) -> Evaluation:
     """Keeps scores with a version, as its evaluation; one that is there already is returned."""
     data, key, terms = task.settings.data, task.key, task.conditions
-    return store.runs.put_evaluation(version.number, data, key, terms, figures(scores), scores)
+    summary = figures(scores, are_drawn=not is_exact(task.domain, task.settings))
+    return store.runs.put_evaluation(version.number, data, key, terms, summary, scores)
 
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
@@ -309,18 +310,19 @@ def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
     return by_problem
 
 
-def figures(scores: Sequence[Score]) -> dict[str, Any]:
+def figures(scores: Sequence[Score], *, are_drawn: bool = True) -> dict[str, Any]:
     """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation, as the JSON that
-    is kept with it; None for a maj@k without an answer. `unscored` counts the samples that could
-    not be judged."""
+    is kept with it; None for a maj@k without an answer. Where rewards are means over all answers
+    and not of those that were drawn, there is no pass@k and no maj@k. `unscored` counts the samples
+    that could not be judged."""
     by_problem = rewards(scores)
     votes: dict[str, list[tuple[str | None, float]]] = {}
     for score in scores:
-        if score.reward is not None:
+        if score.reward is not None and are_drawn:
             votes.setdefault(score.problem, []).append((score.answer, score.reward))
     maj = statistics.maj_at_k(votes)
     fewest = min(len(samples) for samples in by_problem.values())
-    powers = [2**n for n in range(12) if 2**n <= fewest]
+    powers = [2**n for n in range(12) if 2**n <= fewest and are_drawn]
     return {
         "problems": len(by_problem),
         "samples": max(len(samples) for samples in by_problem.values()),

@@ -88,10 +88,10 @@ def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
     the right answer is known, an attempt that has a part of it right is none."""
     mixed = (group for group in groups if group.mixed)
     for group in sorted(mixed, key=lambda group: fmean(group.rewards)):
-        best = max(rollout.reward or 0.0 for rollout in group.winners)
+        best = max(rollout.own_reward or 0.0 for rollout in group.winners)
         if best < 1 and right_answers(group.problem):
             continue
-        winners = [rollout for rollout in group.winners if rollout.reward == best]
+        winners = [rollout for rollout in group.winners if rollout.own_reward == best]
         winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
         if visible(winner.response).strip():
             text = example_text(group.problem.problem, visible(winner.response))
@@ -131,7 +131,9 @@ def _form(groups: Sequence[Group]) -> str:
         for rollout in group.rollouts:
             lines = visible(rollout.response).strip().splitlines()
             last = one_line(lines[-1]) if lines else ""
-            for answer in right_answers(group.problem)[:1] if (rollout.reward or 0) >= 1 else ():
+            for answer in (
+                right_answers(group.problem)[:1] if (rollout.own_reward or 0) >= 1 else ()
+            ):
                 if last.count(answer) == 1 and len(last) - len(answer) <= LONGEST_FORM:
                     forms[last.replace(answer, ANSWER)] += 1
     return max(forms, key=lambda form: (forms[form], form), default=ANSWER)
