@@ -253,14 +253,16 @@ def _short(id: str) -> str:
 
 
 def _groups(attempts: AttemptList) -> Iterator[str]:
-    for number, group in enumerate(attempts.groups()):
+    groups = [(one, "") for one in attempts.groups()]
+    races = [(one, ", to confirm a lesson") for one in attempts.races()]
+    for number, (group, purpose) in enumerate([*groups, *races]):
         if number:
             yield ""
         first = attempts.text(group[0])
         step = "" if group[0].step is None else f"step {group[0].step}, "
         right = sum(one.is_right for one in group)
         attempted = printing.plural(len(group), "attempt")
-        title = f"{step}{group[0].problem}: {right} of {attempted} right"
+        title = f"{step}{group[0].problem}: {right} of {attempted} right{purpose}"
         yield printing.style(printing.shown(" ".join(title.split())), bold=True)
         yield from _message("question", first.question)
         if first.ground_truths is not None:

@@ -23,6 +23,7 @@ from desk import made as made_desk
 from scripted import ScriptedEndpoint, comparison_of, stage, write_problems
 from store_helpers import fixed
 
+from tfgrpo.cli.blame_credit import _credit_lines
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
@@ -42,6 +43,8 @@ from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
+from tfgrpo.runs.attempts import run_attempts
+from tfgrpo.runs.group_details import group_view
 from tfgrpo.runs.run_versions import Gain, pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
@@ -109,8 +112,21 @@ def test_what_helps_enters_with_its_effect_and_nothing_else_does(make: Callable[
         (credit,) = credits(store, store.tip("main"))
         assert credit.credit is not None
         assert credit.credit.effect > 0
+        assert credit.was_chosen
+        assert "some of which it was chosen by" in " ".join(
+            " ".join(_credit_lines([credit])).split()
+        )
         rows = [r for r in store.runs.rollouts(store.runs.get("run")) if r.sample < CONFIRMING]
         places = [[one.split()[0] for one in row.verdict.get("belongs", ())] for row in rows]
+        listed = run_attempts(store, store.runs.get("run"))
+        assert {len(group) for group in listed.groups()} == {6}
+        races = len(listed.attempts) - len(rows)
+        assert races > 0
+        assert f"{races} attempts to confirm a lesson are of no group" in listed.by_problem().notes
+        *_, (last, *_) = listed.races()
+        of_problem = listed.of(step=last.step, problem=last.problem)
+        (shown,) = group_view(store, of_problem, sample=last.sample).attempts
+        assert shown.attempt == last
         tried = sum(credit.experience.id in there for there in places)
         assert credit.credit.present + credit.credit.absent == tried < len(rows)
     events = pool_events(desk.path)

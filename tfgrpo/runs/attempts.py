@@ -4,7 +4,7 @@ texts from the journal and the data when they are asked for."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ from tfgrpo.store.activity.runs import Evaluation, Run
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
+from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     import pandas
@@ -46,8 +47,8 @@ class RecordedAttempt(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether it has the full reward."""
-        return self.reward is not None and self.reward >= 1
+        """Whether its own text earned the full reward."""
+        return self.own_reward is not None and self.own_reward >= 1
 
     @property
     def own_reward(self) -> float | None:
@@ -132,12 +133,16 @@ class AttemptList(Viewed):
 
     def groups(self) -> Iterator[tuple[RecordedAttempt, ...]]:
         """Yields the attempts at each problem in each step, winners first."""
-        groups: dict[tuple[int | None, str], list[RecordedAttempt]] = {}
-        for one in self.attempts:
-            groups.setdefault((one.step, one.problem), []).append(one)
-        order = {WINNER: 0, "": 1, LOSER: 2}
-        for group in groups.values():
-            yield tuple(sorted(group, key=lambda one: (order[one.side], one.sample)))
+        return _grouped(one for one in self.attempts if one.sample < CONFIRMING)
+
+    def races(self) -> Iterator[tuple[RecordedAttempt, ...]]:
+        """Yields those that only confirm a lesson, and are of no group, in the same way."""
+        return _grouped(one for one in self.attempts if one.sample >= CONFIRMING)
+
+    @property
+    def confirming(self) -> int:
+        """How many attempts only confirm a lesson."""
+        return sum(map(len, self.races()))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields a flat row for each attempt, with texts: for CSV and tables."""
@@ -188,8 +193,9 @@ class AttemptList(Viewed):
             ]
             rows.append(cells if group[0].step is None else [str(group[0].step), *cells])
         header = ["problem", "right", "reward", "ground truth", "answers"]
+        notes = (*self._notes(), *self._apart())
         steps = bool(self.attempts) and self.attempts[0].step is not None
-        return View(self.title, ["step", *header] if steps else header, rows, self._notes())
+        return View(self.title, ["step", *header] if steps else header, rows, notes)
 
     def view(self) -> View:
         why = all(one.reason and not one.is_right for one in self.attempts)
@@ -211,6 +217,20 @@ class AttemptList(Viewed):
 
     def _notes(self) -> tuple[str, ...]:
         return (f"ground truths are not shown: {self.missing}",) if self.missing else ()
+
+    def _apart(self) -> tuple[str, ...]:
+        counted = f"{plural(self.confirming, 'attempt')} to confirm a lesson"
+        verb = "is" if self.confirming == 1 else "are"
+        return (f"{counted} {verb} of no group",) if self.confirming else ()
+
+
+def _grouped(attempts: Iterable[RecordedAttempt]) -> Iterator[tuple[RecordedAttempt, ...]]:
+    groups: dict[tuple[int | None, str], list[RecordedAttempt]] = {}
+    for one in attempts:
+        groups.setdefault((one.step, one.problem), []).append(one)
+    order = {WINNER: 0, "": 1, LOSER: 2}
+    for group in groups.values():
+        yield tuple(sorted(group, key=lambda one: (order[one.side], one.sample)))
 
 
 def run_attempts(

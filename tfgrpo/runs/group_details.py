@@ -117,7 +117,8 @@ def group_view(
     store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
 ) -> GroupView:
     """The view of one problem's attempts in one step, or one `sample`'s. Raises StoreError."""
-    (group,) = listed.groups()
+    groups = [*listed.groups(), *listed.races()]
+    group = next(group for group in groups if sample in (None, *(one.sample for one in group)))
     first = group[0]
     text = listed.text(first)
     library = store.library(store.version(first.version))

@@ -128,6 +128,7 @@ def _list(visit: Visit, source: Source, **more: Any) -> Response:
         groups=groups,
         total=len(chosen),
         count=sum(len(one) for one in chosen),
+        apart=attempts.confirming,
         before=address(first - MOST) if first else None,
         after=address(first + MOST) if first + MOST < len(chosen) else None,
         first=first,
