@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -238,6 +238,22 @@ def test_every_problem_is_in_one_fold_by_the_seed() -> None:
     assert dealt == folds(problems[::-1], 1)
     assert dealt != folds(problems, 2)
     assert folds(problems[:2], 1) in ([["p0"], ["p1"]], [["p1"], ["p0"]])
+
+
+def test_each_attempt_is_read_once_for_all_choices() -> None:
+    class Counted(tuple[str, ...]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[str]:
+            Counted.reads += 1
+            return super().__iter__()
+
+    found = {
+        problem: [one._replace(belongs=Counted(one.belongs)) for one in there]
+        for problem, there in helping_and_harming(1, 0.3, 0.15).items()
+    }
+    crossfitted(found, ["a"], Choosing(lambda _: ByChance(), set), Quarter(), 0)
+    assert Counted.reads == sum(map(len, found.values()))
 
 
 def attempts(*rows: tuple[str, set[str], float]) -> list[Observation]:

@@ -76,45 +76,62 @@ class Effect(NamedTuple):
         return f"{effect}, {self.shown} with, {self.hidden} without"
 
 
+class Centred(NamedTuple):
+    """One group: what belonged to its problem, how many attempts were shown each of that, and, less
+    their means, who was shown what (a row for each attempt, 0 or 1) and the rewards."""
+
+    group: str
+    names: tuple[str, ...]
+    counts: NDArray[np.float64]
+    shown: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+
+
+def centred(observations: Iterable[Observation]) -> list[Centred]:
+    """Attempts as the sums take them. Give whole groups: each is centred within itself."""
+    groups: dict[str, list[Observation]] = {}
+    for one in observations:
+        groups.setdefault(one.group, []).append(one)
+    return [_centred(name, group) for name, group in groups.items()]
+
+
+def _centred(name: str, group: Sequence[Observation]) -> Centred:
+    import numpy as np
+
+    names = tuple(dict.fromkeys(id for one in group for id in one.belongs))
+    shown = np.array([[id in one.shown for id in names] for one in group], float)
+    rewards, counts = np.array([one.reward for one in group]), shown.sum(axis=0)
+    return Centred(name, names, counts, shown - counts / len(group), rewards - rewards.mean())
+
+
 class Advantages:
-    """Sums over attempts. Give whole groups: what is added is centred within them."""
+    """Sums over attempts."""
 
     def __init__(self) -> None:
+        import numpy as np
+
         self._places: dict[str, int] = {}
-        self._products: dict[tuple[int, int], float] = {}
-        self._moments: dict[int, float] = {}
-        self._noises: dict[int, float] = {}
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._gram, self._sums = np.zeros((0, 0)), np.zeros((4, 0))
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Adds attempts: all those of each group that is among them."""
-        groups: dict[str, list[Observation]] = {}
-        for one in observations:
-            groups.setdefault(one.group, []).append(one)
-        for group in groups.values():
-            self._add_group(group)
+        for group in centred(observations):
+            self.add_group(group)
 
-    def _add_group(self, group: Sequence[Observation]) -> None:
-        mean = math.fsum(one.reward for one in group) / len(group)
-        rewards = [one.reward - mean for one in group]
-        noise = math.fsum(reward * reward for reward in rewards) / max(len(group) - 1, 1)
-        columns: dict[int, list[float]] = {}
-        for id in dict.fromkeys(id for one in group for id in one.belongs):
-            there = [float(id in one.shown) for one in group]
-            shown, hidden = self._counts.get(id, (0, 0))
-            count = int(math.fsum(there))
-            self._counts[id] = shown + count, hidden + len(group) - count
-            share = math.fsum(there) / len(group)
-            columns[self._places.setdefault(id, len(self._places))] = [x - share for x in there]
-        for place, column in columns.items():
-            moment = math.fsum(x * y for x, y in zip(column, rewards, strict=True))
-            self._moments[place] = self._moments.get(place, 0.0) + moment
-            square = noise * math.fsum(x * x for x in column)
-            self._noises[place] = self._noises.get(place, 0.0) + square
-            for other, values in columns.items():
-                product = math.fsum(x * y for x, y in zip(column, values, strict=True))
-                key = (place, other)
-                self._products[key] = self._products.get(key, 0.0) + product
+    def add_group(self, group: Centred) -> None:
+        """Adds the attempts of a group."""
+        import numpy as np
+
+        places = [self._places.setdefault(id, len(self._places)) for id in group.names]
+        more = len(self._places) - len(self._gram)
+        if more:
+            self._gram = np.pad(self._gram, (0, more))
+            self._sums = np.pad(self._sums, ((0, 0), (0, more)))
+        size, counts = len(group.rewards), group.counts
+        gram, moment = group.shown.T @ group.shown, group.rewards @ group.shown
+        noise = group.rewards @ group.rewards / max(size - 1, 1) * gram.diagonal()
+        self._gram[np.ix_(places, places)] += gram
+        self._sums[:, places] += (moment, noise, counts, size - counts)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,25 +140,19 @@ class Advantages:
 
     def set_aside(self, name: str) -> None:
         """Begins anew with a thing. What was seen of it stays, as that of another."""
-        place, counts = self._places.pop(name), self._counts.pop(name)
-        self._places[f"{name} #{place}"], self._counts[f"{name} #{place}"] = place, counts
+        place = self._places.pop(name)
+        self._places[f"{name} #{place}"] = place
 
     def effects(self) -> dict[str, Effect]:
         """The effect of each thing, by its id."""
-        import numpy as np
-
-        size = len(self._places)
-        if not size:
+        if not self._places:
             return {}
-        gram, moment = np.zeros((size, size)), np.zeros(size)
-        for (place, other), product in self._products.items():
-            gram[place, other] = product
-        for place, value in self._moments.items():
-            moment[place] = value
-        noise = np.array([self._noises[place] for place in range(size)])
-        beliefs = posterior(gram, moment, noise)
-        places = self._places.items()
-        return {id: Effect(*beliefs[place], *self._counts[id]) for id, place in places}
+        moment, noise, *counts = self._sums
+        beliefs, (shown, hidden) = posterior(self._gram, moment, noise), counts
+        return {
+            id: Effect(*beliefs[place], int(shown[place]), int(hidden[place]))
+            for id, place in self._places.items()
+        }
 
 
 def posterior(

@@ -19,13 +19,13 @@ the run's true gain in 88 to 99 % of runs; without, in 58 to 91 %.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from math import hypot, isfinite
 from statistics import fmean, pstdev
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Observation, overall
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Centred, Observation, centred, overall
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.rivals import Nearness, of_name, tried_at
 from tfgrpo.runs.run_versions import Gain
@@ -54,11 +54,11 @@ def crossfitted(
     """The gain over what was in force when the run began: the mean over its problems with a 95 %
     interval. `names` are the effects of all that was ever tried."""
     values: list[float] = []
-    whole = [one for several in attempts.values() for one in several]
-    own = chosen(whole, names, choosing, known)
+    groups = {problem: centred(several) for problem, several in attempts.items()}
+    own = chosen(list(chain(*groups.values())), names, choosing, known)
     choices = [tuple(own)]
     for fold in folds(list(attempts), seed):
-        others = [one for problem in attempts if problem not in fold for one in attempts[problem]]
+        others = [one for problem in groups if problem not in fold for one in groups[problem]]
         taken = chosen(others, names, choosing, known)
         there = {problem: attempts[problem] for problem in fold}
         values += gains(there, changes(choosing.start, taken), known)
@@ -72,7 +72,7 @@ def crossfitted(
     if isfinite(half):
         quantile = t_quantile(0.975, problems - 1)
         half = hypot(half, quantile * pstdev([each[choice] for choice in choices]))
-    seen = {name for one in whole for name in one.belongs}
+    seen = {name for several in groups.values() for one in several for name in one.names}
     unknown = [
         name
         for name in own
@@ -96,16 +96,17 @@ def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
 
 
 def chosen(
-    attempts: Sequence[Observation], names: Sequence[str], choosing: Choosing, known: Nearness
+    groups: Sequence[Centred], names: Sequence[str], choosing: Choosing, known: Nearness
 ) -> list[str]:
     """What is in force after the last step where decisions follow from these attempts."""
-    steps: dict[int, list[Observation]] = {}
-    for one in attempts:
+    steps: dict[int, list[Centred]] = {}
+    for one in groups:
         steps.setdefault(int(one.group.partition("/")[0]), []).append(one)
     advantages, taken = Advantages(), list(choosing.start)
     apart = -(-len(steps) // LOOKS)
     for left, step in zip(range(len(steps))[::-1], sorted(steps), strict=True):
-        advantages.add(steps[step])
+        for one in steps[step]:
+            advantages.add_group(one)
         if left % apart:
             continue
         effects = advantages.effects()
