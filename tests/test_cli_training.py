@@ -189,6 +189,25 @@ def test_prompts_that_a_policy_does_not_ask_are_told_of_at_the_start(
     assert said.count("has no effect") == len(idle)
 
 
+@pytest.mark.parametrize(
+    ("options", "idle"),
+    [
+        (["--policy", "paper", "--no-examples"], ["--no-examples has no effect"]),
+        (["--policy", "probation", "--no-examples"], []),
+        (["--policy", "base-prompt", "--no-examples"], []),
+        (["--gate-rule", "not-worse"], ["--gate-rule has no effect"]),
+        (["--gate-rule", "not-worse", "--gate", "problems.jsonl"], []),
+    ],
+)
+def test_settings_that_nothing_reads_are_told_of_at_the_start(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint, options: list[str], idle: list[str]
+) -> None:
+    flags = ("--base-url", endpoint.base_url, "--model", "m", "--estimate")
+    said = " ".join(cli("train", "problems.jsonl", *flags, *options).stderr.split())
+    assert said.count("has no effect") == len(idle)
+    assert all(words in said for words in idle)
+
+
 def test_prompts_can_be_overridden_by_a_folder(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:

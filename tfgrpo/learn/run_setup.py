@@ -142,7 +142,9 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     chosen = ""
     if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
         settings, chosen = fit(settings, problems, named(*layers))
-    warnings += prompts_without_effect(settings, find_policy(settings.policy, project.root), domain)
+    policy = find_policy(settings.policy, project.root)
+    warnings += prompts_without_effect(settings, policy, domain)
+    warnings += settings_without_effect(settings, policy)
     recorded: dict[str, object] = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
@@ -186,6 +188,21 @@ def prompts_without_effect(
         for file in sorted(Path(settings.prompts).glob("*.md"))
         if file.stem not in names
     )
+
+
+def settings_without_effect(settings: TrainSettings, policy: type[Policy]) -> tuple[str, ...]:
+    """A line for each setting that was given a value and that nothing reads. Nothing of a policy
+    that does not say what it reads."""
+    own: Collection[str] | None = getattr(policy, "settings", None)
+    idle = {
+        "--no-examples": own is not None and "examples" not in own and not settings.examples,
+        "--gate-rule": settings.gate is None and "gate_rule" in settings.model_fields_set,
+    }
+    why = {
+        "--no-examples": f"the policy {settings.policy} makes no examples",
+        "--gate-rule": "there is no --gate",
+    }
+    return tuple(f"{option} has no effect: {why[option]}" for option in idle if idle[option])
 
 
 def plan_resumed(project: Project, run: Run) -> RunPlan:

@@ -57,6 +57,7 @@ class Published:
     """The policy `paper`."""
 
     prompts: ClassVar[tuple[str, ...]] = ("summary", "comparison", "reconcile", "plan")
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parts: RunParts, collector: Collector) -> None:
         self._parts, self._collector = parts, collector

@@ -36,6 +36,7 @@ class Probation:
     `ByChance`, and `AT_THE_END` in the last step."""
 
     prompts: ClassVar[tuple[str, ...]] = ("summary", "lesson")
+    settings: ClassVar[tuple[str, ...]] = ("examples",)
 
     def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
         self._parts, self._collector, self._rule = parts, collector, rule

@@ -66,6 +66,7 @@ class Trial:
     """The policy. See `Policy`."""
 
     prompts: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parts: RunParts, collector: Collector) -> None:
         self._store, self._run, self._collector = parts.session.store, parts.run, collector
