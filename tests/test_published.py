@@ -237,12 +237,6 @@ def test_groups_are_reflected_on_while_others_are_attempted(
     assert training.progress.fraction == 1.0
 
 
-ACTIVE = "When an activation fails, the answer is activate_my_card."
-NEW = "When the new card is late, the answer is card_arrival."
-LINK = "When a card does not show in the app, the answer is card_linking."
-LOST = "A card in the post: the answer is card_arrival."
-
-
 def each_of_one(*texts: str) -> list[Lesson]:
     """Lessons from the problems p0, p1, and so on."""
     lessons = map(lesson, texts)
@@ -253,37 +247,29 @@ def each_of_one(*texts: str) -> list[Lesson]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "taught"),
-    [  # what a plan names, lesson by lesson, and whose lessons those are
-        ([((1, 2, 3, 4), NEW), ((1, 2, 3, 4), ACTIVE)], [("p1", "p3"), ("p0",)]),  # all for each
-        ([((1, 2), LINK), ((3, 4), LOST)], [("p2",), ("p3",)]),  # by turns, and copied
-        ([((3, 4), ACTIVE)], [("p0",)]),  # what it copies is not among those named
-        ([((2, 4), "When the new card is late or in the post: card_arrival.")], [("p1", "p3")]),
-        ([((1, 3), "Was tun? Zuerst die Karte freischalten.")], [("p0", "p2")]),  # in other words
-        ([((1, 2, 3), NEW), ((1,), "A failed activation: activate_my_card.")], [("p1",), ("p0",)]),
-        ([((2, 1), NEW), ((2,), NEW), ((2, 3), NEW)], [("p1",)]),  # again and again
+    "lessons",
+    [
+        ("Count eight hours a day.", "A begun box is a full one.", "Round up."),
+        ("每一天都要算八个小时。", "打开的箱子算一整箱。", "要进位。"),
     ],
 )
-def test_what_a_plan_says_taught_an_operation_has_to_be_like_it(
-    tmp_path: Path, asked: list[tuple[tuple[int, ...], str]], taught: list[tuple[str, ...]]
+def test_an_operation_follows_from_the_lessons_that_the_plan_names(
+    tmp_path: Path, lessons: tuple[str, ...]
 ) -> None:
-    edits = [edit("add", *numbers, text=text) for numbers, text in asked]
-    plan, _ = planned(
-        tmp_path, [edits, edits], *each_of_one(ACTIVE, NEW, LINK, LOST), library=EMPTY
-    )
-    evidence = [one.evidence or {} for one in plan.operations]
-    assert [tuple(one.get("problems", [one["problem"]])) for one in evidence] == taught
-    assert [one["problem"] for one in evidence] == [ids[0] for ids in taught]
-    again = [one.reason for one in plan.refused if "does so already" in one.reason]
-    assert len(again) == len(asked) - len(taught)
-
-
-def test_what_keeps_an_experience_is_a_lesson_like_it(tmp_path: Path) -> None:
-    lessons = each_of_one(NEW, "Check the sign.", "Round up, never down.")
-    edits = [edit("keep", 1, 2, 3, experience="G1"), edit("delete", 3, experience="G0")]
-    plan, _ = planned(tmp_path, [edits], *lessons)
-    assert [(one.op, one.evidence["problem"]) for one in plan.operations if one.evidence] == [
-        ("KEEP", "p1"),
-        ("DELETE", "p2"),
+    first, second, third = lessons
+    edits = [
+        edit("add", 2, 1, 2, text=second),
+        edit("add", 1, text=third),
+        edit("add", 2, text=second),
+        edit("keep", 3, 1, experience="G1"),
+        edit("delete", 3, experience="G0"),
     ]
-    assert all("problems" not in (one.evidence or {}) for one in plan.operations)
+    plan, _ = planned(tmp_path, [edits], *each_of_one(first, second, third))
+    evidence = [(one.op, one.evidence or {}) for one in plan.operations]
+    assert [(op, one.get("problems", [one["problem"]])) for op, one in evidence] == [
+        ("ADD", ["p1", "p0"]),
+        ("ADD", ["p0"]),
+        ("KEEP", ["p2", "p0"]),
+        ("DELETE", ["p2"]),
+    ]
+    assert [one.reason for one in plan.refused] == ["an operation before it does so already"]

@@ -9,9 +9,6 @@ record, as is a lesson that no operation takes up.
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -20,7 +17,7 @@ from pydantic import BaseModel
 
 from tfgrpo.learn.collector import Batch, Collector, contrasted
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.library_draft import Draft, fits, plain
+from tfgrpo.learn.library_draft import Draft, fits
 from tfgrpo.learn.policies.protocol import Learned, Refusal, Step, evidence_of
 from tfgrpo.learn.reflection import Advantage, Lesson, Question, Reflection, compare
 from tfgrpo.model.client import Calls
@@ -117,8 +114,8 @@ class Planner(NamedTuple):
             """Complains of the first operation that is wrong, once."""
             nonlocal complained
             objections = (
-                self._objection(edit, own, draft, len(lessons))
-                for edit, own in _with_sources(plan, lessons, draft)
+                self._objection(edit, _named(edit, lessons), draft, len(lessons))
+                for edit in plan.operations
             )
             wrong = next(filter(None, objections), None)
             if wrong is None or complained:
@@ -136,7 +133,8 @@ class Planner(NamedTuple):
         now, refused, operations = draft, [], []
         taken: list[Lesson] = []
         taught: dict[str, list[Lesson]] = {}
-        for number, (edit, own) in enumerate(_with_sources(typed.value, lessons, draft)):
+        for number, edit in enumerate(typed.value.operations):
+            own = _named(edit, lessons)
             taken += own
             problem = own[0].group.problem.id if own else ""
             text = edit.text or (own[0].text if own else edit.op)
@@ -244,72 +242,12 @@ def _labels(draft: Draft) -> dict[str, str]:
     }
 
 
-def _with_sources(
-    plan: EditPlan, lessons: Sequence[Lesson], draft: Draft
-) -> list[tuple[PlannedEdit, list[Lesson]]]:
-    """The operations of a plan, each with the lessons that it follows from. One that deletes is
-    taken at its word: it goes against what it deletes, so likeness says little."""
-    labels = _labels(draft)
-
-    def text_of(edit: PlannedEdit) -> str:
-        if edit.op == "keep":
-            return draft.texts.get(labels.get(edit.experience or "", ""), "")
-        return "" if edit.op == "delete" else edit.text
-
-    named = [[n - 1 for n in edit.lessons if 0 < n <= len(lessons)] for edit in plan.operations]
-    places = sources(list(map(text_of, plan.operations)), named, [one.text for one in lessons])
-    return [
-        (edit, [lessons[n] for n in own]) for edit, own in zip(plan.operations, places, strict=True)
-    ]
+def _named(edit: PlannedEdit, lessons: Sequence[Lesson]) -> list[Lesson]:
+    """The lessons that an operation says it follows from, each once."""
+    return [lessons[n - 1] for n in dict.fromkeys(edit.lessons) if 0 < n <= len(lessons)]
 
 
 def _evidence(own: Sequence[Lesson], key: str) -> dict[str, Any]:
     evidence = evidence_of(own[0], (key,))
     problems = list(dict.fromkeys(lesson.group.problem.id for lesson in own))
     return evidence | {"problems": problems} if len(problems) > 1 else evidence
-
-
-ALIKE = 0.5
-"""How much of a copied lesson's weight of words another one has to share to be a source too."""
-
-
-def sources(
-    texts: Sequence[str], named: Sequence[Sequence[int]], lessons: Sequence[str]
-) -> list[list[int]]:
-    """The places of each operation's lessons in `lessons`, the one most like it first: a small
-    model names all lessons for each, or the next five, and copies the text of one. `texts` are what
-    the operations write, or what stands there of what they keep or delete, and `named` the places
-    that the plan gives for each. None is left without a lesson that it had."""
-    weights = _weights(lessons)
-    words = [_words(lesson) for lesson in lessons]
-    likeness = [[_likeness(_words(text), one, weights) for one in words] for text in texts]
-    claims = []
-    for text, places, like in zip(texts, named, likeness, strict=True):
-        copied = [n for n, lesson in enumerate(lessons) if plain(lesson) == plain(text)]
-        if copied:
-            places = [*copied, *(n for n in places if n not in copied and like[n] >= ALIKE)]
-        claims.append(sorted(dict.fromkeys(places), key=lambda n: -like[n]))
-    most = [0.0] * len(lessons)
-    for like, places in zip(likeness, claims, strict=True):
-        for n in places:
-            most[n] = max(most[n], like[n])
-    return [
-        [n for n in places if like[n] >= most[n]] or places[:1]
-        for like, places in zip(likeness, claims, strict=True)
-    ]
-
-
-def _weights(lessons: Sequence[str]) -> dict[str, float]:
-    has = Counter(word for lesson in lessons for word in _words(lesson))
-    return {word: math.log(1 + len(lessons) / number) for word, number in has.items()}
-
-
-def _likeness(text: set[str], lesson: set[str], weights: dict[str, float]) -> float:
-    """The share of a lesson's weight that a text has, 0 to 1. Exact sums, as the order of a set's
-    words differs between processes, and a run that goes on has to decide the same."""
-    whole = math.fsum(weights[word] for word in lesson)
-    return math.fsum(weights[word] for word in lesson & text) / whole if whole else 0.0
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))

@@ -72,8 +72,8 @@ class Learned:
 
 class Policy(Protocol):
     """Learns from the steps of one run. It is made with the run's parts and its collector. One may
-    say in tuples of the class which `prompts` it asks besides the attempts', and which `settings` it
-    reads that not every policy does."""
+    say, in tuples of the class, which `prompts` it asks besides the attempts', and which `settings`
+    it reads that not every policy does."""
 
     def __init__(self, parts: RunParts, collector: Collector) -> None: ...
 
