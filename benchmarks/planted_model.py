@@ -23,7 +23,8 @@ import click
 import numpy as np
 
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
-from tfgrpo.learn.policies.trial import TRIAL, recorded, results
+from tfgrpo.learn.measure import in_trial
+from tfgrpo.learn.policies.trial import TRIAL, results
 from tfgrpo.store import Store
 
 EDGES = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -96,8 +97,8 @@ def main(path: Path, problems: int) -> None:
             if TRIAL not in store.version(run.base).meta:
                 continue
             groups: dict[str, list[Observation]] = {}
-            for attempt in sorted(recorded(store, run), key=lambda a: (a.step, a.problem)):
-                groups.setdefault(attempt.observation.group, []).append(attempt.observation)
+            for one in in_trial(store, run):
+                groups.setdefault(one.group, []).append(one)
             rows = list(groups.values())
             cuts = range(0, len(rows), problems)
             parts = [list(chain.from_iterable(rows[n : n + problems])) for n in cuts]

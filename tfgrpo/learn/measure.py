@@ -113,14 +113,14 @@ class Measurement:
 
 
 def recorded(
-    store: Store, run: Run, step: int, is_near: Callable[[str, str], bool]
+    store: Store, run: Run, step: int | None, is_near: Callable[[str, str], bool]
 ) -> Iterator[Observation]:
-    """Yields the attempts of a step that are on record. `is_near` says whether an experience
-    belongs to a problem, by their ids."""
+    """Yields the attempts of a run (of one step) that are on record. `is_near` says whether an
+    experience belongs to a problem, by their ids."""
     for row in store.runs.rollouts(run, step):
         if row.sample < CONFIRMING and row.reward is not None:
             shown = (row.verdict.get("belongs", ()), row.verdict.get("without", ()))
-            yield _observed((step, row.problem), shown, row.reward, is_near)
+            yield _observed((row.step, row.problem), shown, row.reward, is_near)
 
 
 def _observed(
@@ -136,6 +136,11 @@ def _observed(
     there |= {of for name in there if (of := replaced(name))}  # in another wording
     shown_names = frozenset(names[name] for name in there)
     return Observation(f"{place[0]}/{place[1]}", tuple(names.values()), shown_names, reward)
+
+
+def in_trial(store: Store, run: Run) -> list[Observation]:
+    """The attempts of a trial: what is on trial is tried where it belongs alone."""
+    return list(recorded(store, run, None, lambda *_: True))
 
 
 class OnProbation:

@@ -20,6 +20,7 @@ from tfgrpo.evaluation.eval_setup import EvalPlan
 from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.interchange.format_types import Document
 from tfgrpo.learn.interplay import Interplay, interplay
+from tfgrpo.learn.measure import in_trial
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
@@ -201,9 +202,8 @@ def own_changes(store: Store, wanted: Wanted) -> tuple[set[str], set[str]]:
 def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> Interplay:
     """What pairs of one experience of either side do together, by their ids."""
     ids = {one.name: one.ids[0] for one in proof.tried if len(one.ids) == 1}
-    observations = [attempt.observation for attempt in recorded(store, proof.run)]
     sides = ([n for n, id in ids.items() if id in side] for side in own_changes(store, wanted))
-    together = interplay(observations, *sides)
+    together = interplay(in_trial(store, proof.run), *sides)
     pairs = [one._replace(names=(ids[one.names[0]], ids[one.names[1]])) for one in together.pairs]
     return together._replace(pairs=pairs)
 

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tfgrpo.evaluation.anytime_tests import Judged, judge
-from tfgrpo.learn.advantage import Advantages, Effect, Observation
+from tfgrpo.learn.advantage import Advantages, Effect
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.measure import in_trial
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
 from tfgrpo.learn.rivals import challenger, of_name, replaced
@@ -52,14 +53,6 @@ class Attempt(NamedTuple):
     belongs: tuple[str, ...]
     without: frozenset[str]
     reward: float
-
-    @property
-    def observation(self) -> Observation:
-        """The same for the learner's estimator."""
-        there = {name for name in self.belongs if of_name(name) not in self.without}
-        there |= {place for name in there if (place := replaced(name))}  # in another wording
-        group = f"{self.step}/{self.problem}"
-        return Observation(group, self.belongs, frozenset(there), self.reward)
 
 
 class Trial:
@@ -233,7 +226,7 @@ class Tried(NamedTuple):
 def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
     """What a trial came to, in library order; `left` attempts may still come."""
     attempts, advantages = recorded(store, run), Advantages()
-    advantages.add(one.observation for one in attempts)
+    advantages.add(in_trial(store, run))
     beliefs = advantages.effects()
     pool = _first_pool(store, run)
     called = effect_names(store, pool)
