@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
@@ -31,18 +31,20 @@ from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.model.budget import Budget, BudgetReached, Reservation
 from tfgrpo.model.rate_limits import Throttle
-from tfgrpo.project import open_project
+from tfgrpo.project import Project, open_project
 from tfgrpo.store import Store, child_processes
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.address import parse_address
-from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, TfgrpoError
 from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import unreachable_error
+from tfgrpo.workers import worker
 from tfgrpo.workers.hand_out import handing_out
-from tfgrpo.workers.queue import Queue, opened, queue_address, read_crew, state_of
+from tfgrpo.workers.queue import Offer, Queue, opened, queue_address, read_crew, state_of
 from tfgrpo.workers.restart_workers import COMMAND, store_when_there
 from tfgrpo.workers.shared_budget import SharedBudget
+from tfgrpo.workers.worker_run import WorkPlan
 
 pytestmark = pytest.mark.postgres
 
@@ -427,6 +429,37 @@ def test_every_command_of_the_page_and_its_files_is_one(cli: Cli) -> None:
             command = inner
         parser = command.make_parser(click.Context(command))
         parser.parse_args(given.replace("--resume", "--resume RUN").split())
+
+
+def test_a_run_that_was_not_trusted_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "AGAIN", 0.0)
+    looks, notes = list[str](), list[str]()
+
+    def plan_work(store: object, project: object, name: str, models: object) -> None:
+        looks.append(name)
+        raise TfgrpoError(f"the record of {name} is not trusted")
+
+    class OneRun:
+        async def offers(self) -> list[Offer]:
+            return [Offer(UID, "r", "run-r", {"settings": "x"}, 4)]
+
+    monkeypatch.setattr(worker, "plan_work", plan_work)
+    crew_member = worker.Worker(
+        cast("Store", None), cast("Project", None), worker.WorkerOptions(), notes.append
+    )
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            await crew_member._look(cast("Queue", OneRun()))
+
+    asyncio.run(look(3))
+    assert looks == ["r"] * 3
+    assert notes == ["refuses run r: the record of r is not trusted"], "which is said once"
+    monkeypatch.setattr(worker, "plan_work", lambda *given: WorkPlan(*[None] * 4))
+    monkeypatch.setattr(worker, "digests", lambda *given: {"settings": "x", "domain d": "y"})
+    asyncio.run(look(3))
+    assert len(notes) == 2, "what was loaded stays as it is"
+    assert notes[1].endswith("differs here: domain d; restart the worker with the same")
 
 
 def test_workers_of_a_store_in_a_file_are_refused(cli: Cli) -> None:

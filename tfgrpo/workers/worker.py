@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 import os
 import secrets
 import socket
@@ -39,7 +40,15 @@ from tfgrpo.workers.queue import (
     opened,
 )
 from tfgrpo.workers.shared_budget import SharedBudget
-from tfgrpo.workers.worker_run import RunWork, code_digest, difference, digests, plan_work, work_on
+from tfgrpo.workers.worker_run import (
+    RESTART,
+    RunWork,
+    code_digest,
+    difference,
+    digests,
+    plan_work,
+    work_on,
+)
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -47,6 +56,8 @@ if TYPE_CHECKING:
 
 TRIES = 3
 """How often a worker tries a group whose endpoint fails, before the run is told."""
+AGAIN = 60.0
+"""Seconds before a run is looked at again that could not be worked for."""
 PAUSE = 5.0
 """Seconds before an endpoint or a database that was away is tried again."""
 RATE_SECONDS = 60.0
@@ -202,11 +213,12 @@ class Worker:
             elif one.work is not None:
                 one.work.share(offer.concurrency)
         self._refused = {uid: refused for uid, refused in self._refused.items() if uid in offers}
+        self._until = {uid: until for uid, until in self._until.items() if uid in offers}
         for uid, offer in offers.items():
             known = self._refused.get(uid)
-            is_refused = known is not None and known[0].work == offer.work
+            is_other = known is not None and known[0].work != offer.work
             is_early = time.monotonic() < self._until.get(uid, 0.0)
-            if uid not in self._accepted and not is_refused and not is_early:
+            if uid not in self._accepted and (is_other or not is_early):
                 self._consider(queue, offer)
 
     def _consider(self, queue: Queue, offer: Offer) -> None:
@@ -218,9 +230,13 @@ class Worker:
             raise
         except TfgrpoError as error:
             refusal = str(error)
+        _, before = self._refused.pop(offer.run, (None, None))
         if refusal is not None:
             self._refused[offer.run] = (offer, refusal)
-            self._on_note(f"refuses run {offer.name}: {refusal}")
+            again = math.inf if refusal.endswith(RESTART) else AGAIN
+            self._until[offer.run] = time.monotonic() + again
+            if refusal != before:
+                self._on_note(f"refuses run {offer.name}: {refusal}")
             return
         task = asyncio.create_task(self._work_for(queue, offer))
         self._accepted[offer.run] = _Accepted(offer, task)

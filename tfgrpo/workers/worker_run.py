@@ -169,7 +169,15 @@ def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
     """What differs here from what is wanted, in words; None where nothing does."""
     names = [name for name in wanted if here.get(name) != wanted[name]]
     names += [name for name in here if name not in wanted]
-    return f"differs here: {', '.join(names)}" if names else None
+    if not names:
+        return None
+    is_loaded = any(name.startswith(LOADED) for name in names)
+    return f"differs here: {', '.join(names)}{RESTART if is_loaded else ''}"
+
+
+LOADED = ("code of ", "domain ")
+"""What a process has loaded once and for all."""
+RESTART = "; restart the worker with the same"
 
 
 @cache
