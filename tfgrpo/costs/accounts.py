@@ -16,20 +16,25 @@ from tfgrpo.store.activity.traffic import PricedCalls
 from tfgrpo.store.store import Store
 from tfgrpo.wording import money
 
+BROKEN_OFF = (499, 502, 504, 599)
+"""The statuses of calls whose answer may have been begun, and paid for."""
+
 
 class Dollars:
     """The prices of calls, each model's looked up once."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self._table = table
-        self._known: dict[tuple[str, str], prices.Price | None] = {}
+        self._known: dict[tuple[str, str | None], prices.Price | None] = {}
 
     def of(self, call: PricedCalls) -> float | None:
-        """What a call cost, in US dollars; None where that is not known. One that failed without a
-        word of tokens cost nothing. Raises PriceInvalid."""
+        """What a call cost, in US dollars; None where that is not known. One that asked no model,
+        or that was refused without a word of tokens, cost nothing. Raises PriceInvalid."""
+        if call.model is None and call.provider is None:
+            return 0.0
         if call.prompt_tokens is None and call.completion_tokens is None:
-            return 0.0 if call.status >= 400 and call.status < 499 else None
-        if call.model is None or call.provider is None:
+            return None if call.status < 400 or call.status in BROKEN_OFF else 0.0
+        if call.model is None:
             return None
         key = call.model, call.provider
         if key not in self._known:

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
-from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tfgrpo.costs import prices as known_prices
+from tfgrpo.costs.accounts import Dollars
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.traffic import (
     Cost,
     LiveFigures,
     MeasuredCall,
-    PricedCalls,
     by_dimension,
     figures,
     grouped,
@@ -96,7 +94,7 @@ class MonthSpending(NamedTuple):
 def production_report(path: str, since: int, prices: Mapping[str, Any]) -> ProductionReport:
     """Returns the calls since then (microseconds) in figures; the first day is whole, as a bound
     is one of a day. Raises StoreError, PriceInvalid."""
-    cost = _cost(prices)
+    cost = Dollars(prices).of
     with closing(open_traffic(path)) as traffic:
         calls = traffic.measured(since // DAY * DAY)
     days = grouped(calls, lambda call: call.time // DAY)
@@ -115,23 +113,6 @@ def _day(number: int, name: str, calls: Sequence[MeasuredCall], cost: Cost) -> D
     return DayFigures(day, figures(name, calls, cost))
 
 
-def _cost(prices: Mapping[str, Any]) -> Cost:
-    price_of = cache(lambda model, address: known_prices.find(model, address, prices))
-
-    def cost(call: PricedCalls) -> float | None:
-        if call.model is None and call.provider is None:
-            return 0.0  # a look-up
-        if call.prompt_tokens is None or call.completion_tokens is None:
-            # what failed before it was answered is not paid for
-            return 0.0 if call.status >= 400 or not call.status else None
-        price = price_of(call.model, call.provider) if call.model else None
-        if price is None:
-            return None
-        return price.of(call.prompt_tokens, call.cached_tokens or 0, call.completion_tokens)
-
-    return cost
-
-
 def month_began(now: int) -> int:
     """Returns when the calendar month of a time began (both microseconds since 1970)."""
     today = datetime.fromtimestamp(now / 1e6, UTC).date()
@@ -140,7 +121,7 @@ def month_began(now: int) -> int:
 
 def month_spending(path: str, began: int, prices: Mapping[str, Any]) -> MonthSpending:
     """Returns what the calls since a month began cost. Raises StoreError, PriceInvalid."""
-    cost = _cost(prices)
+    cost = Dollars(prices).of
     with closing(open_traffic(path)) as traffic:
         alike = [(cost(calls), calls.calls) for calls in traffic.tokens(began)]
     return MonthSpending(
