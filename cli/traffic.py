@@ -14,7 +14,6 @@ from click.core import ParameterSource
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
-from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import CallRecord, Cost, ListedCall, Traffic
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.terminal_safe import shown
@@ -119,8 +118,8 @@ def feedback(app: App, given: Given) -> None:
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.proxy.telemetry import record_feedback
-    from tfgrpo.store.activity.traffic import checked_feedback, recent_call
+    from tfgrpo.proxy.telemetry import take_feedback
+    from tfgrpo.store.activity.traffic import recent_call
 
     texts = given.of("correct", "label", "comment").items()
     words: dict[str, object] = {name: value for name, value in texts if value is not None}
@@ -135,11 +134,8 @@ def feedback(app: App, given: Given) -> None:
         raise click.UsageError("name the CALL that the feedback is on")
     with opened(app) as log:
         about = recent_call(log, given.call)
-        id, now = about.id, time.time_ns() // 1000
-        who, scales = app.author(), log.scales()
-        checked = checked_feedback(id, words, author=who, time=now, scales=scales)
-        record_feedback(log, clean_feedback(checked), about)
-    printing.echo(f"recorded feedback on {id}")
+        take_feedback(log, about, words, app.author())
+    printing.echo(f"recorded feedback on {about.id}")
 
 
 def _set_scale(app: App, setting: str) -> None:

@@ -165,6 +165,10 @@ def test_an_experiment_whose_calls_were_deleted_for_their_age_decides_nothing_an
             traffic.add_feedback(one)
         traffic.delete_before(running.started)
         assert evidence(store, running).verdict.kind == "harm"
+        for one in scores:
+            if not one.score:  # what a candidate did badly
+                assert traffic.withdraw_feedback(one.call, one.key) == one
+        assert evidence(store, running).verdict.kind == "harm", "a first value stays the first"
         traffic.delete_before(running.started + 10)
     found = evidence(store, running)
     assert found.verdict.kind == "none"

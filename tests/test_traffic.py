@@ -282,6 +282,27 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
         run(store, "feedback", "call-zz", "--score", "1")
 
 
+def test_a_record_of_the_first_schema_is_brought_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "traffic.db")
+    with monkeypatch.context() as first:
+        first.setattr(SqliteTraffic, "migrations", SqliteTraffic.migrations[:1])
+        SqliteTraffic(path, create=True).close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("insert into feedback (call, time, author, score) values ('call-1', 1, 'a', 1)")
+    for _ in range(2):
+        with closing(SqliteTraffic(path)) as traffic:
+            (one,) = traffic.feedback("call-1")
+            assert traffic.withdraw_feedback("call-1", one.key) == one
+            assert traffic.withdraw_feedback("call-1", one.key) is None
+            assert traffic.feedback("call-1") == []
+            assert traffic.withdraw_feedback("call-1", one.key, back=True) == one
+    with closing(sqlite3.connect(path)) as db:
+        newest = len(SqliteTraffic.migrations)
+        assert db.execute("pragma user_version").fetchone() == (newest,)
+
+
 @pytest.mark.parametrize(
     ("given", "status"),
     [

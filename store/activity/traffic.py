@@ -108,6 +108,11 @@ class Feedback(NamedTuple):
     comment: str | None = None
     correct: str | None = None
 
+    @property
+    def key(self) -> str:
+        """What tells it from the others on its call."""
+        return f"{self.time}/{self.author}"
+
 
 class Scale(NamedTuple):
     """From where to where the scores of a metric go: of a label, or of feedback without one."""
@@ -301,8 +306,9 @@ class Traffic(Protocol):
     def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
         """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
 
-    def withdraw_feedback(self, feedback: Feedback, sums: Sums | None = None) -> bool:
-        """Takes one feedback back, and adds to sums; returns whether it was there."""
+    def withdraw_feedback(self, call: str, which: str, *, back: bool = False) -> Feedback | None:
+        """Takes one feedback on a call back, or brings it `back`; `which` is its `key`. Returns
+        it; None where there is none to take or bring back. Sums stay as they are."""
 
     def scales(self) -> Scales:
         """The scales that were set."""
@@ -317,7 +323,7 @@ class Traffic(Protocol):
         """The words of a call, where they were kept."""
 
     def feedback(self, id: str) -> list[Feedback]:
-        """The feedback on a call, oldest first."""
+        """The feedback on a call, oldest first, without what was taken back."""
 
     def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
         """Calls, newest first."""
@@ -340,7 +346,8 @@ class Traffic(Protocol):
         """The calls in these arms since then (microseconds) with these tags, oldest first."""
 
     def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
-        """The scores of the same calls, in the order in which they arrived."""
+        """The scores of the same calls, in the order in which they arrived, with those that were
+        taken back since."""
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         """Label → the least and the largest score with it; None for scores without."""

@@ -19,14 +19,14 @@ from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
 from tfgrpo.store.sqlite.file import UnchangingFile, open_database, translated, use_wal, whole
 
-SCHEMA = 1
-
 
 class SideFile:
     """A file of one kind, with the tables and the mark of that kind."""
 
     application: ClassVar[int]
-    tables: ClassVar[str]
+    migrations: ClassVar[tuple[str, ...]]
+    """What makes its tables: the first schema, and each change since. Released ones stay as they
+    are; `pragma user_version` is how many of them have run."""
     kind: ClassVar[str]
     missing: ClassVar[tuple[str, str]]
     """What is said where there is none, before its path, and how one comes about."""
@@ -46,30 +46,38 @@ class SideFile:
                 raise
 
     def _prepare(self) -> None:
-        (version,) = self._db.execute("pragma user_version").fetchone()
+        version, newest = self._schema(), len(self.migrations)
         # In this order: what is made meanwhile has its tables and its mark at once.
         (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
         (application,) = self._db.execute("pragma application_id").fetchone()
-        if (application != self.application and tables) or version > SCHEMA:
+        if (application != self.application and tables) or version > newest:
             raise StoreError(f"{self.path} is no {self.kind}", hint="move it away")
         if not isinstance(self._db, UnchangingFile):
             use_wal(self._db)
         self._db.execute("pragma synchronous = normal")
-        if version == SCHEMA:
-            refuse_foreign(self._db, self.path, self._expected)
-            return
-        with self._writing():
-            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
-                return  # another process was quicker
-            for statement in self.tables.split(";"):
+        if version:
+            refuse_foreign(self._db, self.path, lambda: self._expected(version))
+        if version < newest:
+            with self._writing():
+                self._migrate()
+
+    def _schema(self) -> int:
+        (version,) = self._db.execute("pragma user_version").fetchone()
+        return int(version)
+
+    def _migrate(self) -> None:
+        version = self._schema()  # another process may have been quicker
+        for script in self.migrations[version:]:
+            for statement in script.split(";"):
                 self._db.execute(statement)
+        if not version:
             self._fill()
             self._db.execute(f"pragma application_id = {self.application}")
-            self._db.execute(f"pragma user_version = {SCHEMA}")
+        self._db.execute(f"pragma user_version = {len(self.migrations)}")
 
-    def _expected(self) -> Schema:
+    def _expected(self, version: int) -> Schema:
         with closing(sqlite3.connect(":memory:")) as connection:
-            connection.executescript(self.tables)
+            connection.executescript(";".join(self.migrations[:version]))
             return schema(connection)
 
     def _fill(self) -> None:
@@ -114,7 +122,7 @@ class SqliteLedger(SideFile):
     """A ledger in one SQLite file."""
 
     application = 0x74666C65
-    tables = LEDGER_TABLES
+    migrations = (LEDGER_TABLES,)
     kind = "ledger"
     missing = ("there are no keys at", "`tfgrpo key new` makes one")
 
@@ -216,6 +224,9 @@ create table totals (
 ) without rowid;
 create table facts (name text primary key, value blob not null) without rowid;
 """
+WITHDRAWN = "alter table feedback add column withdrawn integer not null default 0"
+"""Feedback that was taken back stays, marked: an experiment has counted it, an undo brings it back,
+and a redaction reaches it."""
 CALL = ", ".join(traffic.CallRecord._fields)
 TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(traffic.Feedback._fields)
@@ -223,7 +234,9 @@ MEAN = """avg(coalesce(max(0.0, min(1.0,
     (score - json_extract(value, '$[0]'))
     / (1.0 * json_extract(value, '$[1]') - json_extract(value, '$[0]')))), score))"""
 """The mean of scores of feedback, each by where it lies on its label's scale (`Scale.place`)."""
-SCORED = "feedback left join facts on name = 'scale:' || coalesce(label, '')"
+SCORED = (
+    "feedback left join facts on name = 'scale:' || coalesce(label, '') where not withdrawn and"
+)
 LOOKED_AT = 2_000
 """Calls whose words one search reads."""
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
@@ -233,7 +246,7 @@ class SqliteTraffic(SideFile):
     """Traffic in one SQLite file."""
 
     application = 0x74667472
-    tables = TRAFFIC_TABLES
+    migrations = (TRAFFIC_TABLES, WITHDRAWN)
     kind = "record of traffic"
     missing = ("no traffic is on record at", "`tfgrpo proxy` records it")
 
@@ -296,15 +309,18 @@ class SqliteTraffic(SideFile):
             self._add_up(sums)
 
     def withdraw_feedback(
-        self, feedback: traffic.Feedback, sums: traffic.Sums | None = None
-    ) -> bool:
-        same = " and ".join(f"{name} is ?" for name in traffic.Feedback._fields)
-        query = f"delete from feedback where row = (select min(row) from feedback where {same})"
+        self, call: str, which: str, *, back: bool = False
+    ) -> traffic.Feedback | None:
+        query = (
+            f"select row, {FEEDBACK} from feedback"
+            " where call = ? and time || '/' || author = ? and withdrawn = ? limit 1"
+        )
         with self._writing():
-            was_there = self._db.execute(query, feedback).rowcount > 0
-            if was_there:
-                self._add_up(sums)
-        return was_there
+            for row, *values in self._db.execute(query, (call, which, back)).fetchall():
+                change = "update feedback set withdrawn = ? where row = ?"
+                self._db.execute(change, (not back, row))
+                return traffic.Feedback._make(values)
+        return None
 
     def scales(self) -> traffic.Scales:
         rows = self._rows(
@@ -332,7 +348,8 @@ class SqliteTraffic(SideFile):
         return traffic.CallContent._make(rows[0]) if rows else None
 
     def feedback(self, id: str) -> list[traffic.Feedback]:
-        query = f"select {FEEDBACK} from feedback where call = ? order by time, row"
+        stands = "call = ? and not withdrawn"
+        query = f"select {FEEDBACK} from feedback where {stands} order by time, row"
         return [traffic.Feedback._make(row) for row in self._rows(query, (id,))]
 
     def calls(self, which: traffic.CallFilter, most: int) -> list[traffic.ListedCall]:
@@ -348,7 +365,7 @@ class SqliteTraffic(SideFile):
         known_words = (
             "(select group_concat(author || ' ' || coalesce(label, '') || ' ' ||"
             " coalesce(comment, '') || ' ' || coalesce(correct, ''), ' ')"
-            " from feedback where call = listed.id), listed.error,"
+            " from feedback where call = listed.id and not withdrawn), listed.error,"
             " (select request || ' ' || answer from contents where call = listed.id)"
         )
         with self._translating():
@@ -365,7 +382,7 @@ class SqliteTraffic(SideFile):
         return traffic.FoundCalls(fitting, None)
 
     def measured(self, since: int, tags: traffic.Tags = ()) -> list[traffic.MeasuredCall]:
-        scored = f"select call, {MEAN} from {SCORED} where score is not null group by call"
+        scored = f"select call, {MEAN} from {SCORED} score is not null group by call"
         scores = dict(self._rows(scored))
         columns = ", ".join(traffic.MeasuredCall._fields[:-1])
         # `+` has the file read in its order: by an index, each call would be looked up by itself.
@@ -418,8 +435,8 @@ class SqliteTraffic(SideFile):
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         query = (
-            "select label, min(score), max(score) from feedback where score is not null"
-            " group by label"
+            "select label, min(score), max(score) from feedback"
+            " where score is not null and not withdrawn group by label"
         )
         return {label: (low, high) for label, low, high in self._rows(query)}
 
@@ -549,8 +566,8 @@ def _listing(which: traffic.CallFilter) -> tuple[str, list[object]]:
     columns = ", ".join(f"calls.{name}" for name in traffic.CallRecord._fields)
     query = (
         f"from (select {columns},"
-        " (select count(*) from feedback where call = calls.id) as feedback,"
-        f" (select {MEAN} from {SCORED} where call = calls.id) as score from calls) as listed"
+        " (select count(*) from feedback where call = calls.id and not withdrawn) as feedback,"
+        f" (select {MEAN} from {SCORED} call = calls.id) as score from calls) as listed"
         f" where {' and '.join(conditions)}{tagged} order by time desc, id"
     )
     return query, values

@@ -3,7 +3,8 @@
 **What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
 other arm, after a change of the share, are left out and counted. To leave out the subject instead
 would leave out those who came back, and who comes back depends on the answers. A subject is judged
-by its first value, which no later one can take back, so that the tests stay exact. It is compared
+by its first value, so that the tests stay exact: no later one takes its place, nor does it go where
+the feedback is taken back. It is compared
 with subjects that were first seen under the same share: among those who come later, the arms differ
 in how many are new. Where the unit is the call, each call is a subject, with an arm of its own.
 Once calls of an experiment were deleted for their age it decides nothing any more: what is left is

@@ -16,17 +16,16 @@ import asyncio
 import hmac
 import json
 import logging
-import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.proxy import telemetry
 from tfgrpo.proxy.exchange import FAILED
 from tfgrpo.proxy.forwarded_headers import sent_key
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
 from tfgrpo.proxy.recorder import Recorder
-from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, record_feedback
-from tfgrpo.proxy.withheld_words import clean_feedback
-from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, checked_feedback, keyed
+from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition
+from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, keyed
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 
@@ -182,10 +181,8 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
-            now, scales = time.time_ns() // 1000, traffic.scales()
-            checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
-            feedback = clean_feedback(checked, recorder.redact, recorder.personal)
-            record_feedback(traffic, feedback, call)
+            patterns = recorder.redact, recorder.personal
+            feedback = telemetry.take_feedback(traffic, call, given, author, *patterns)
         except UnknownCall as error:
             unknown = error
         else:

@@ -23,14 +23,21 @@ import queue
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of, route_of
-from tfgrpo.store.activity.traffic import CallRecord, Feedback, Scales, Traffic
+from tfgrpo.store.activity.traffic import (
+    CallRecord,
+    Feedback,
+    Scales,
+    Traffic,
+    checked_feedback,
+)
 from tfgrpo.store.activity.traffic import place_of as place_on_scale
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
@@ -86,7 +93,7 @@ HELP = {
     TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
     CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
     ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
-    SCORES: ("summary", "Scores of feedback from 0 to 1, by library and version."),
+    SCORES: ("summary", "Scores of feedback from 0 to 1, also of what was taken back since."),
     LOST: ("counter", "Calls that were lost with workers that were killed."),
     UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
     PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
@@ -375,12 +382,29 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
     return sums
 
 
+def take_feedback(
+    traffic: Traffic,
+    call: CallRecord,
+    given: Mapping[str, object],
+    author: str,
+    redact: str = "",
+    regions: Sequence[str] | None = None,
+) -> Feedback:
+    """Puts feedback as it was sent on record, less what a `finder` of `redact` and `regions` finds
+    in it; returns it. Raises FeedbackRefused or StoreError."""
+    now, scales = time.time_ns() // 1000, traffic.scales()
+    checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
+    feedback = clean_feedback(checked, redact, regions)
+    record_feedback(traffic, feedback, call)
+    return feedback
+
+
 def record_feedback(traffic: Traffic, feedback: Feedback, call: CallRecord) -> None:
     """Puts feedback on a call on record, and into the sums. Raises StoreError."""
-    traffic.add_feedback(feedback, sums_of_feedback(feedback, call, traffic.scales()))
+    traffic.add_feedback(feedback, _sums_of_feedback(feedback, call, traffic.scales()))
 
 
-def sums_of_feedback(feedback: Feedback, call: CallRecord, scales: Scales) -> Sums:
+def _sums_of_feedback(feedback: Feedback, call: CallRecord, scales: Scales) -> Sums:
     """Returns what feedback on a call adds: its score from 0 to 1."""
     score = place_on_scale(feedback, scales)
     if score is None:

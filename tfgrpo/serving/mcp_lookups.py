@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.telemetry import Labels, record_feedback, sums_of
-from tfgrpo.proxy.withheld_words import clean_feedback, finder
+from tfgrpo.proxy.telemetry import Labels, sums_of, take_feedback
+from tfgrpo.proxy.withheld_words import finder
 from tfgrpo.store.activity.traffic import (
     CallContent,
     CallRecord,
     FeedbackRefused,
     UnknownCall,
-    checked_feedback,
     keyed,
     make_traffic_folder,
     traffic_path,
@@ -106,10 +105,7 @@ class Lookups:
             )
             if theirs or call.id != wanted:  # a program has the whole id
                 raise UnknownCall(f"no call {wanted!r} is on record")
-            now, scales = time.time_ns() // 1000, traffic.scales()
-            checked = checked_feedback(call.id, given, author="mcp", time=now, scales=scales)
-            feedback = clean_feedback(checked, self._redact)
-            record_feedback(traffic, feedback, call)
+            take_feedback(traffic, call, given, "mcp", self._redact)
         return call.id
 
     def _open(self) -> Traffic:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
-from tfgrpo.proxy.telemetry import record_feedback, sums_of_feedback
-from tfgrpo.proxy.withheld_words import clean_feedback
+from tfgrpo.proxy.telemetry import take_feedback
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.activity.traffic import (
     CUT_OFF,
@@ -19,7 +17,6 @@ from tfgrpo.store.activity.traffic import (
     CallRecord,
     Feedback,
     FeedbackRefused,
-    checked_feedback,
 )
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Library
@@ -104,60 +101,44 @@ def add_feedback(visit: Visit) -> Response:
         try:
             if visit.field("score"):
                 given["score"] = number_in(visit.field("score"))
-            now, scales = time.time_ns() // 1000, traffic.scales()
-            feedback = clean_feedback(
-                checked_feedback(about.id, given, author=visit.who, time=now, scales=scales)
-            )
+            feedback = take_feedback(traffic, about, given, visit.who)
         except (BadForm, FeedbackRefused) as refusal:
             return show(visit, refusal)
-        record_feedback(traffic, feedback, about)
     return _recorded(visit, feedback, "Your feedback is recorded")
 
 
 def withdraw(visit: Visit) -> Response:
     """Takes one feedback back, on record with what it said."""
-    with recorded_traffic(visit) as traffic:
-        about = traffic.call(visit.path("id"))
-        given = [one for one in traffic.feedback(about.id) if _key(one) == visit.field("which")]
-        if not given:
-            notice = "This feedback was taken back before"
-            return visit.done(f"/call/{quote(about.id)}", notice)
-        feedback = given[0]
-        sums = sums_of_feedback(feedback, about, traffic.scales())
-        if traffic.withdraw_feedback(feedback, {key: -value for key, value in sums.items()}):
-            _decide(visit, "take back", feedback)
-            visit.session.set_aside(f"{about.id} {_key(feedback)}", feedback)
-    path = f"/call/{quote(about.id)}"
-    undo = Act(f"{path}/again", (("which", _key(feedback)),))
+    path, feedback = f"/call/{quote(visit.path('id'))}", _turned(visit, "take back")
+    if feedback is None:
+        return visit.done(path, "This feedback was taken back before")
+    undo = Act(f"{path}/again", (("which", feedback.key),))
     return visit.done(path, "The feedback is taken back", undo)
 
 
 def put_back(visit: Visit) -> Response:
-    """Puts a feedback that was taken back where it was, as it was, on record too."""
-    with recorded_traffic(visit) as traffic:
-        about = traffic.call(visit.path("id"))
-        feedback = visit.session.away.pop(f"{about.id} {visit.field('which')}", None)
-        if not isinstance(feedback, Feedback):
-            path, words = f"/call/{quote(about.id)}", "There is nothing to put back"
-            return visit.done(path, words, is_refusal=True)
-        record_feedback(traffic, feedback, about)
-        _decide(visit, "put back", feedback)
+    """Puts a feedback that was taken back where it was, on record too."""
+    feedback = _turned(visit, "put back")
+    if feedback is None:
+        path, words = f"/call/{quote(visit.path('id'))}", "There is nothing to put back"
+        return visit.done(path, words, is_refusal=True)
     return _recorded(visit, feedback, "The feedback is there again")
+
+
+def _turned(visit: Visit, action: str) -> Feedback | None:
+    """Takes one feedback back, or puts it back; returns it, None where that was done before."""
+    with recorded_traffic(visit) as traffic:
+        about, which = traffic.call(visit.path("id")), visit.field("which")
+        feedback = traffic.withdraw_feedback(about.id, which, back=action == "put back")
+    if feedback is not None:
+        content = {"action": action, "by": feedback.author, "score": feedback.score}
+        decide(visit.store, "feedback", about.id, content, why=visit.field("why") or None)
+    return feedback
 
 
 def _recorded(visit: Visit, feedback: Feedback, words: str) -> Response:
     path = f"/call/{quote(feedback.call)}"
-    return visit.done(path, words, Act(f"{path}/withdraw", (("which", _key(feedback)),)))
-
-
-def _decide(visit: Visit, action: str, feedback: Feedback) -> None:
-    content = {"action": action, "by": feedback.author, "score": feedback.score}
-    decide(visit.store, "feedback", feedback.call, content, why=visit.field("why") or None)
-
-
-def _key(feedback: Feedback) -> str:
-    """Returns what tells a feedback from the others on a call."""
-    return f"{feedback.time}/{feedback.author}"
+    return visit.done(path, words, Act(f"{path}/withdraw", (("which", feedback.key),)))
 
 
 ROUTES = (
