@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from test_ui_undo import line
 from ui_rig import OTHER, Visitor, forms, store_at
 
 from tfgrpo.display.bisect_strip import bisect_strip
-from tfgrpo.store import Operation, Store
+from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history import merge
 
@@ -109,6 +111,30 @@ def test_a_stale_undo_takes_back_nobody_else_s_mark(store: Path) -> None:
     with Store.open(store) as opened:
         assert len(searches.load(opened).marks) == 2
     assert len(json.loads(before)["marks"]) == 3
+
+
+def test_of_several_who_mark_at_once_one_is_recorded_and_the_others_are_told(store: Path) -> None:
+    with Store.open(store) as opened:
+        searches.start(opened, opened.resolve("v9"), [opened.resolve("v0")])
+        seen = searches.state(searches.load(opened))
+    together = Barrier(6)
+
+    def mark(number: int) -> bool:
+        with Store.open(store) as own:
+            version = own.version(number)
+            together.wait()
+            try:
+                return bool(searches.mark(own, version, "skip", seen=seen))
+            except StaleVersion:
+                return False
+
+    with ThreadPoolExecutor(6) as pool:
+        won = [number for number, done in enumerate(pool.map(mark, range(1, 7)), 1) if done]
+    with Store.open(store) as opened:
+        assert [one.version for one in searches.load(opened).marks] == [0, 9, *won]
+        assert len(won) == 1
+        with pytest.raises(StaleVersion):
+            searches.end(opened, seen=seen)
 
 
 def test_a_library_that_cannot_be_laid_out_is_said(store: Path) -> None:

@@ -9,8 +9,10 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from test_ui_forms import form_of
@@ -29,6 +31,7 @@ from tfgrpo.production.by_day import (
 )
 from tfgrpo.production.experiment import experiment
 from tfgrpo.store import Store
+from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import (
     CallFilter,
     CallRecord,
@@ -212,6 +215,39 @@ def test_a_share_is_said_and_taken_back_as_it_is(store: Path) -> None:
     visitor.post(*line(changed("7")))
     with Store.open(store) as opened:
         assert experiment(opened, "clearer").share == 12.3456789 / 100
+
+
+@pytest.mark.parametrize("status", [0, 499, 502, 504, 599])
+def test_the_cost_of_a_call_that_broke_off_is_unknown(status: int, tmp_path: Path) -> None:
+    path = traffic_path(tmp_path / "store.db")
+    cut = BLANK._replace(id="a", time=NOON, status=status, latency=1, added=1)
+    known = cut._replace(id="b", prompt_tokens=1_000_000)
+    look_up = cut._replace(id="c", status=200, model=None)
+    with closing(open_traffic(path, create=True)) as traffic:
+        traffic.add([cut, known, look_up], [])
+    (version,) = production_report(path, 0, {"m": {"prompt": 1.0, "completion": 10.0}}).versions
+    assert (version.dollars, version.unpriced) == (1.0, 1)
+
+
+def test_of_several_who_change_a_share_at_once_one_is_recorded(store: Path) -> None:
+    visitors = [Visitor(store) for _ in range(4)]
+    forms = [
+        {"csrf": one.csrf(), "seen": "running 0.2", "act": "share", "share": f"{n}", "why": "x"}
+        for n, one in enumerate(visitors)
+    ]
+    together = Barrier(len(visitors))
+
+    def post(n: int) -> int:
+        together.wait()
+        origin = {"origin": "http://127.0.0.1:7433"}
+        answer = visitors[n].client.post("/experiment/clearer", data=forms[n], headers=origin)
+        return answer.status_code
+
+    with ThreadPoolExecutor(len(visitors)) as pool:
+        assert sorted(pool.map(post, range(len(visitors)))) == [200, 409, 409, 409]
+    with Store.open(store) as opened:
+        about = decisions(opened, kind="experiment", subject="clearer")
+    assert [one.content["action"] for one in about].count("share") == 1
 
 
 def test_a_call_of_unknown_price_silences_no_bound_on_the_cost(store: Path) -> None:

@@ -17,13 +17,15 @@ from ui_rig import hand_at as hand_at
 
 from tfgrpo.improvement.proposal_comments import ask, discussions
 from tfgrpo.production.experiment import at_work, experiment, resume, start, stop
+from tfgrpo.redaction import redact_everywhere
 from tfgrpo.store import InvalidOperation, Operation, Store
 from tfgrpo.store.activity.decisions import decisions
-from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.activity.traffic import CallFilter, traffic_path
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.bisect import Mark
 from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.redact import Target
 from tfgrpo.ui.pages import PAGES
 
 
@@ -214,6 +216,27 @@ def test_feedback_that_was_withdrawn_comes_back_as_it_was(tmp_path: Path) -> Non
         assert "There is nothing to put back" in visitor.post(*undo)
         visitor.post(*line(page))
         assert traffic.feedback(call) == []
+
+
+def test_an_undo_brings_back_nothing_that_was_redacted(tmp_path: Path) -> None:
+    store = demo(tmp_path)
+    visitor, call = Visitor(store), "call-000000000001"
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        undo = line(visitor.post(f"/call/{call}", {"comment": "Ask for Zoë Quux, always."}))
+        undo = line(visitor.post(*undo))
+        assert traffic.search(CallFilter(), "Quux", 9).calls == []
+        assert traffic.redact(re.compile("Zoë Quux")) == 1
+        visitor.post(*undo)
+        assert [one.comment for one in traffic.feedback(call)] == ["Ask for [redacted], always."]
+    fields = form_of(visitor.get("/bisect"), "/bisect/mark") | {"verdict": "skip", "why": "Quux"}
+    visitor.post("/bisect/mark", fields)
+    undo = line(visitor.post("/bisect/end", form_of(visitor.get("/bisect"), "/bisect/end")))
+    with Store.open(store) as opened:
+        added = opened.commit("main", [Operation("ADD", text="Quux")], message="it")
+        *_, last = opened.library(added)
+        redact_everywhere(opened, Target(last.id), reason="a name")
+        visitor.post(*undo)
+        assert "Quux" not in searches.load(opened).marks[-1].why
 
 
 UNDO = "Undo <kbd>z</kbd>"

@@ -31,7 +31,7 @@ REWRITTEN = (
     "improvements/**/*.jsonl",
     "data/rows-*.jsonl",
     "data/inspect-*.jsonl",
-    "bisect.json",
+    "bisect*.json",
     "locks/*.said",
 )
 """Files of ours beside the store in which a text is replaced: problems of `tfgrpo improve`, rows

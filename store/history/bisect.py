@@ -2,27 +2,31 @@
 
 A version is bad if an ancestor is, so the first bad one is an ancestor of any bad version and of no
 good one. A try tells as much as it has suspects among its ancestors. The marks of a search lie in
-`bisect.json` beside the store; nothing of it enters the store.
+`bisect.json` beside the store; nothing of it enters the store. Who changes a search may say what it
+was like when looked at (`seen`, by `state`): nothing is changed where others went on with it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from tfgrpo.store import atomic_write
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store import atomic_write, canonical
+from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.store.history.walks import Parents, ancestor_numbers, common_ancestor, parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
 BisectVerdict: TypeAlias = Literal["good", "bad", "skip"]
 BISECT_VERDICTS: tuple[BisectVerdict, ...] = get_args(BisectVerdict)
-FILE = "bisect.json"
+FILE, ENDED = "bisect.json", "bisect-ended.json"
 FORMAT = 1
+NO_SEARCH = "0"
+"""The state where no search is on."""
 
 
 def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
@@ -108,10 +112,35 @@ def file(store: Store) -> Path:
     return store.path.parent / FILE
 
 
+def _ended(store: Store) -> Path:
+    return store.path.parent / ENDED
+
+
 def load(store: Store) -> BisectSearch:
     """The search that is on. Raises BisectError when there is none."""
+    return _read(file(store))
+
+
+def state(search: BisectSearch | None) -> str:
+    """What tells a search with its marks from all others, also once reasons were redacted."""
+    if search is None:
+        return NO_SEARCH
+    marks = [[mark.version, mark.verdict, mark.time] for mark in search.marks]
+    return canonical.digest(marks).hex()[:16]
+
+
+@contextmanager
+def _turn(store: Store, seen: str | None) -> Iterator[None]:
+    """Has others wait who would change the search. Raises StaleVersion where they just did."""
+    with store.port.transaction():
+        if seen is not None and seen != state(load(store) if file(store).exists() else None):
+            raise StaleVersion("somebody went on with the search meanwhile")
+        yield
+
+
+def _read(path: Path) -> BisectSearch:
     try:
-        content = json.loads(file(store).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         marks = tuple(Mark(**mark) for mark in content["marks"])
         if content["format"] != FORMAT or not {m.verdict for m in marks} <= set(BISECT_VERDICTS):
             raise ValueError("another format")
@@ -121,19 +150,22 @@ def load(store: Store) -> BisectSearch:
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BisectError(
-            f"cannot read {file(store)}: {error}", hint="end it with `tfgrpo bisect reset`"
+            f"cannot read {path}: {error}", hint="end it with `tfgrpo bisect reset`"
         ) from None
     return BisectSearch(marks)
 
 
-def start(store: Store, bad: Version | None, good: Iterable[Version]) -> BisectSearch:
-    """Begins a search, in the place of one that was on. Raises BisectError."""
+def start(
+    store: Store, bad: Version | None, good: Iterable[Version], *, seen: str | None = None
+) -> BisectSearch:
+    """Begins a search, in the place of one that was on. Raises BisectError, StaleVersion."""
     search = BisectSearch()
     for version in good:
         search = _with(store, search, version, "good", "at the start")
     if bad is not None:
         search = _with(store, search, bad, "bad", "at the start")
-    return restore(store, search)
+    with _turn(store, seen):
+        return _write(file(store), search)
 
 
 def mark(
@@ -143,21 +175,49 @@ def mark(
     why: str = "",
     *,
     parents: Parents | None = None,
+    seen: str | None = None,
 ) -> BisectSearch:
-    """Records what was found out about a version. Raises BisectError when it does not fit."""
-    return restore(store, _with(store, load(store), version, verdict, why, parents))
+    """Records what was found out about a version. Raises BisectError when it does not fit, or
+    StaleVersion."""
+    with _turn(store, seen):
+        return _write(file(store), _with(store, load(store), version, verdict, why, parents))
 
 
-def unmark(store: Store) -> BisectSearch:
-    """Takes the last mark back. Raises BisectError."""
-    return restore(store, BisectSearch(load(store).marks[:-1]))
+def unmark(store: Store, *, seen: str | None = None) -> BisectSearch:
+    """Takes the last mark back. Raises BisectError, StaleVersion."""
+    with _turn(store, seen):
+        return _write(file(store), BisectSearch(load(store).marks[:-1]))
 
 
 def reset(store: Store) -> bool:
-    """Ends the search; returns whether one was on."""
+    """Ends the search and deletes its marks; returns whether one was on."""
     there = file(store).exists()
-    file(store).unlink(missing_ok=True)
+    for path in (file(store), _ended(store)):
+        path.unlink(missing_ok=True)
     return there
+
+
+def end(store: Store, *, seen: str) -> bool:
+    """Ends the search, which `go_on` brings back until another ends; returns whether one was on.
+    Raises StaleVersion."""
+    with _turn(store, seen):
+        is_on = seen != NO_SEARCH
+        if is_on:
+            _write(_ended(store), load(store))
+            file(store).unlink()
+        return is_on
+
+
+def go_on(store: Store, ended: str) -> BisectSearch:
+    """Brings back the search that was ended in that state, less what was redacted since. Raises
+    BisectError, or StaleVersion where another is on or has ended since."""
+    with _turn(store, NO_SEARCH):
+        search = _read(_ended(store))
+        if state(search) != ended:
+            raise StaleVersion("another search has ended since")
+        _write(file(store), search)
+        _ended(store).unlink()
+        return search
 
 
 def progress(
@@ -231,10 +291,9 @@ def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
             )
 
 
-def restore(store: Store, search: BisectSearch) -> BisectSearch:
-    """Puts a search in the place of what there is, with all its marks; returns it."""
+def _write(path: Path, search: BisectSearch) -> BisectSearch:
     content = {"format": FORMAT, "marks": [mark._asdict() for mark in search.marks]}
     text = json.dumps(content, ensure_ascii=False, indent=1)
-    file(store).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a database: none yet
-    atomic_write.write(file(store), text)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a database: none yet
+    atomic_write.write(path, text)
     return search

@@ -258,12 +258,7 @@ def merge(
     versions of its own moves forward. Raises MergeConflict, or StaleVersion when another process
     moved the branch, with nothing recorded."""
     sides = sides_of(store, "merge", branch, theirs)
-    base, ours, *_ = sides
-    if base.number == theirs.number:
-        return ours
-    if base.number == ours.number:
-        return store.move_branch(branch, theirs, expected=ours)
-    return _apply(store, branch, sides, Joining(message, resolve, theirs, measured))
+    return join(store, branch, sides, Joining(message, resolve, theirs, measured))
 
 
 def cherry_pick(
@@ -271,7 +266,7 @@ def cherry_pick(
 ) -> Version:
     """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
     sides = sides_of(store, "cherry-pick", branch, version)
-    return _apply(store, branch, sides, Joining(message, resolve))
+    return join(store, branch, sides, Joining(message, resolve))
 
 
 def picked(store: Store, revision: str) -> list[Version]:
@@ -311,7 +306,7 @@ def revert(
     """Takes back what one version changed, as a new version. Raises MergeConflict when later
     versions changed the same experiences."""
     sides = sides_of(store, "revert", branch, version)
-    return _apply(store, branch, sides, Joining(message, resolve))
+    return join(store, branch, sides, Joining(message, resolve))
 
 
 def revert_all(
@@ -373,9 +368,15 @@ def _parent(store: Store, version: Version) -> Version:
     return store.version(version.parent)
 
 
-def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
+def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
+    """Records what `sides_of` a branch come to; returns where the branch then stands. Raises
+    MergeConflict, NothingToChange, or StaleVersion where the branch has moved since."""
     base, ours, theirs, _ = sides
     message, resolve, merged, measured = joining
+    if merged is not None and base.number == theirs.number:
+        return ours
+    if merged is not None and base.number == ours.number:
+        return store.move_branch(branch, theirs, expected=ours)
     our_library = store.library(ours)
     merger = joined(store, sides, resolve=resolve)
     if merger.conflicts:

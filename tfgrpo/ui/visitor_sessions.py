@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_NOTICES = 5
-MOST_AWAY = 20
-"""What was taken away last and can come back."""
 MOST_SESSIONS = 1_000
 """Logins at a time; the oldest go first."""
 MOST_FAILURES = 20
@@ -40,21 +38,13 @@ class Line(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Session:
     """One login under a name. `csrf` is what its forms carry; `notices` are shown on its next page;
-    `read_only` says that nothing is recorded for it; `away` is what it took away and can put back,
-    each under a name."""
+    `read_only` says that nothing is recorded for it."""
 
     key: str
     name: str
     csrf: str
     read_only: bool = False
     notices: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
-    away: dict[str, object] = field(default_factory=dict)
-
-    def set_aside(self, name: str, what: object) -> None:
-        """Keeps what was taken away, until it is put back or later ones take its place."""
-        self.away[name] = what
-        while len(self.away) > MOST_AWAY:
-            del self.away[next(iter(self.away))]
 
 
 class Sessions:

@@ -3,8 +3,6 @@ in the page, then recorded as one version."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
@@ -13,18 +11,21 @@ from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import Move, ids_of, moved
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
+from tfgrpo.store.history.merge import (
+    Combination,
+    Conflict,
+    Joining,
+    MergeConflict,
+    Merged,
+    Resolve,
+    Sides,
+)
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 
 WORDS: dict[Combination, str] = {"merge": "Merge", "cherry-pick": "Apply", "revert": "Take back"}
-WORK: dict[Combination, Callable[..., Version]] = {
-    "merge": merges.merge,
-    "cherry-pick": merges.cherry_pick,
-    "revert": merges.revert,
-}
 
 
 def show(visit: Visit) -> Response:
@@ -96,11 +97,13 @@ def combine(visit: Visit) -> Response:
     onto = store.resolve(visit.required("onto", "what the form was made from"))
     resolve = resolution(visit)
     while True:
-        if clash := _clash(store, kind, branch, version, onto):
+        sides = merges.sides_of(store, kind, branch, version)
+        if clash := _clash(store, sides, onto):
             return _looked_at(visit, kind, branch, version, meanwhile=clash)
         try:
             reason = visit.required("reason", "why")
-            recorded = WORK[kind](store, branch, version, message=reason, resolve=resolve)
+            merged = version if kind == "merge" else None
+            recorded = merges.join(store, branch, sides, Joining(reason, resolve, merged))
         except StaleVersion:  # another process has just moved the branch: look at that
             continue
         except TfgrpoError as refusal:
@@ -111,15 +114,12 @@ def combine(visit: Visit) -> Response:
     return visit.recorded(branch, recorded, words)
 
 
-def _clash(
-    store: Store, kind: Combination, branch: str, version: Version, onto: Version
-) -> Meanwhile | None:
-    """Returns what others did on a branch since `onto` where it is about experiences that a
+def _clash(store: Store, sides: Sides, onto: Version) -> Meanwhile | None:
+    """Returns what others did on our side since `onto` where it is about experiences that a
     combination changes, or about their order; None where it is not."""
-    tip = store.tip(branch)
+    tip = sides.ours
     if tip.number == onto.number:
         return None
-    sides = merges.sides_of(store, kind, branch, version)
     base, theirs = merges.joined(store, sides).base, store.library(sides.theirs)
     was, now = ({(e.id, e.text) for e in library} for library in (base, theirs))
     changed = {id for id, _ in was ^ now}

@@ -60,15 +60,16 @@ def begin(visit: Visit) -> Response:
     store, branch = visit.store, visit.required("branch", "the branch")
     onto = visit.required("onto", "what the form was made from")
     try:
-        if store.tip(branch).name != onto:
-            raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
         name = visit.required("name", "the name")
         candidate = visit.field("other").strip() or visit.required("candidate", "the candidate")
         metric, unit = visit.field("metric", "score"), visit.field("unit", "subject")
         guards = tuple(guard for guard in GUARDS if guard[0] != metric)
         plan = ExperimentPlan(metric, guards, unit, bool(visit.field("auto")))
         why = visit.required("why", "why")
-        start(store, name, (branch, candidate), _share(visit), plan, why=why)
+        with store.port.transaction():
+            if store.tip(branch).name != onto:
+                raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
+            start(store, name, (branch, candidate), _share(visit), plan, why=why)
     except TfgrpoError as refusal:
         return new(visit, refusal)
     undo = _act(experiment(store, name), "stop")
@@ -78,11 +79,16 @@ def begin(visit: Visit) -> Response:
 def decide(visit: Visit) -> Response:
     """Changes the share of an experiment or ends it. Where that is refused, or somebody did since
     the page was made, nothing is recorded, and what was written is still in the form."""
-    running = experiment(visit.store, visit.path("name"))
+    store, name = visit.store, visit.path("name")
+    experiment(store, name)
     try:
-        return _decided(visit, running)
+        with store.port.transaction():
+            answer = _decided(visit, experiment(store, name))
     except TfgrpoError as refusal:
-        return show_production(visit, refusal, experiment(visit.store, running.name))
+        return show_production(visit, refusal, experiment(store, name))
+    if visit.field("act") != "share":
+        write_library(store)
+    return answer
 
 
 def _decided(visit: Visit, running: Experiment) -> Response:
@@ -100,7 +106,6 @@ def _decided(visit: Visit, running: Experiment) -> Response:
     if act not in acts:
         raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
     after = acts[act](store, running.name, why=why)
-    write_library(store)
     words = f"Experiment {after.name} is {after.state}"
     if act == "promote":
         return visit.done("/production", words, _act(after, "rollback"))
