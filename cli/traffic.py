@@ -14,13 +14,15 @@ from click.core import ParameterSource
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
-from tfgrpo.store.activity.traffic import CallRecord, Cost, ListedCall, Traffic
+from tfgrpo.store.activity.traffic import CallRecord, ListedCall, Traffic
+from tfgrpo.store.activity.traffic_figures import Cost
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import Cost, LiveFigures, MeasuredCall
+    from tfgrpo.store.activity.traffic import MeasuredCall
+    from tfgrpo.store.activity.traffic_figures import Cost, LiveFigures
 
 
 @click.command()
@@ -271,7 +273,7 @@ def show(
     app: App, calls: list[MeasuredCall], lost: int, cost: Cost, number: int, as_json: bool
 ) -> None:
     """Prints calls in figures: by version, by arm, and by `number` experiences of their prompts."""
-    from tfgrpo.store.activity.traffic import by_dimension, by_experience
+    from tfgrpo.store.activity.traffic_figures import by_dimension, by_experience
 
     store = app.store
 
@@ -305,7 +307,7 @@ def show(
 
 def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: bool) -> None:
     """Prints calls in figures by one dimension."""
-    from tfgrpo.store.activity.traffic import by_dimension
+    from tfgrpo.store.activity.traffic_figures import by_dimension
 
     groups = by_dimension(calls, by, cost)
     printing.answer(app, [one._asdict() for one in groups], _table(shown(by), groups, {}), as_json)

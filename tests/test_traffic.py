@@ -38,9 +38,9 @@ from tfgrpo.store.activity.traffic import (
     CallFilter,
     CallRecord,
     Feedback,
-    by_dimension,
     traffic_path,
 )
+from tfgrpo.store.activity.traffic_figures import by_dimension
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.sqlite.side_files import SqliteTraffic
 

@@ -32,14 +32,8 @@ from tfgrpo.production.by_day import (
 from tfgrpo.production.experiment import experiment
 from tfgrpo.store import Store
 from tfgrpo.store.activity.decisions import decisions
-from tfgrpo.store.activity.traffic import (
-    CallFilter,
-    CallRecord,
-    Feedback,
-    Scale,
-    by_dimension,
-    traffic_path,
-)
+from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, Scale, traffic_path
+from tfgrpo.store.activity.traffic_figures import by_dimension
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.figure_cache import Memory

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tfgrpo.costs import prices
 from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.runs import Run, Spent, Usage
-from tfgrpo.store.activity.traffic import PricedCalls
+from tfgrpo.store.activity.traffic_figures import PricedCalls
 from tfgrpo.store.store import Store
 from tfgrpo.wording import money
 

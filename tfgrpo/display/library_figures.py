@@ -10,7 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.evaluation.measured_runs import measures
-from tfgrpo.store.activity.traffic import experience_uses, traffic_path
+from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.activity.traffic_figures import experience_uses
 from tfgrpo.store.history.blame import Blame, blame
 from tfgrpo.store.history.walks import first_parents, whole_history
 from tfgrpo.store.opening import open_traffic

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from tfgrpo.costs.accounts import Dollars
 from tfgrpo.store.activity.decisions import decide, decisions
-from tfgrpo.store.activity.traffic import (
+from tfgrpo.store.activity.traffic import MeasuredCall
+from tfgrpo.store.activity.traffic_figures import (
     Cost,
     LiveFigures,
-    MeasuredCall,
     by_dimension,
     figures,
     grouped,
