@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from tfgrpo.store.activity.key_ledger import Owed
 from tfgrpo.store.address import FILE, is_address, named_by
@@ -25,9 +25,10 @@ from tfgrpo.store.text_occurrences import matcher
 if TYPE_CHECKING:
     from pathlib import Path
 
-K = TypeVar("K")
 TRAFFIC = "traffic.db"
 ALL = -1
+NONE = "none"
+"""Stands for the library or version of a call that had none."""
 MOST_TEXT = 64 << 10
 """Characters of a comment or of a corrected answer."""
 MOST_SCORE = 1e9

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from tfgrpo.store.activity.traffic import CallRecord, MeasuredCall, TokenSum, Traffic
+from tfgrpo.store.activity.traffic import NONE, CallRecord, MeasuredCall, TokenSum, Traffic
 from tfgrpo.store.errors import UnknownRevision
 
 K = TypeVar("K")
@@ -74,7 +74,7 @@ def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) 
     )
 
 
-NONE, NO_LIBRARY = "none", "no library"
+NO_LIBRARY = "no library"
 
 
 def served(call: MeasuredCall) -> str:

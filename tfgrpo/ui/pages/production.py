@@ -39,8 +39,8 @@ from tfgrpo.production.rollback import (
     rollback,
 )
 from tfgrpo.store.activity.decisions import Decision, decisions
-from tfgrpo.store.activity.traffic import CallFilter, ListedCall, traffic_path
-from tfgrpo.store.activity.traffic_figures import NO_LIBRARY, NONE, LiveFigures
+from tfgrpo.store.activity.traffic import NONE, CallFilter, ListedCall, traffic_path
+from tfgrpo.store.activity.traffic_figures import NO_LIBRARY, LiveFigures
 from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
