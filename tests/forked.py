@@ -40,7 +40,7 @@ IMPORTED = (
     *("json_repair", "sqlite_utils", "genai_prices.data", "pydantic", "jsonschema", "markdown_it"),
     *("numpy", "yaml", "filelock", "anyio._backends._asyncio", "h11", "click._textwrap"),
     *("encodings.idna", "multiprocessing.popen_spawn_posix", "httpx2._transports.default"),
-    *("httpcore2", "httpcore2._backends.anyio", "rapidfuzz", "rapidfuzz.fuzz", "mpmath"),
+    *("httpcore2", "httpcore2._backends.anyio", "rapidfuzz", "rapidfuzz.fuzz"),
     *("platformdirs", "click._termui_impl"),
 )
 """What commands use beside the product's own modules."""

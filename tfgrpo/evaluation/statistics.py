@@ -219,8 +219,9 @@ def spreads(a: Rewards, b: Rewards) -> tuple[float, float]:
 
 @cache
 def t_quantile(p: float, df: int) -> float:
-    """The p-quantile of Student's t with df degrees of freedom, p > 0.5; beyond 200 by four terms
-    of the normal's expansion (Abramowitz and Stegun 26.7.5), right to nine digits."""
+    """The p-quantile of Student's t with df degrees of freedom, p > 0.5, by its finite series
+    (Abramowitz and Stegun 26.7.3 and 26.7.4); beyond 200 by four terms of the normal's expansion
+    (26.7.5), right to nine digits."""
     if df > EXACT:
         z = NormalDist().inv_cdf(p)
         first = (z**3 + z) / 4
@@ -228,10 +229,16 @@ def t_quantile(p: float, df: int) -> float:
         third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
         fourth = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160
         return z + first / df + second / df**2 + third / df**3 + fourth / df**4
-    import mpmath
 
     def above(t: float) -> float:
-        return float(mpmath.betainc(df / 2, 0.5, 0, df / (df + t * t), regularized=True)) / 2
+        angle = math.atan2(t, math.sqrt(df))
+        odd, square = df % 2, math.cos(angle) ** 2
+        term = math.cos(angle) if odd else 1.0
+        terms = [term] if df > 1 else []
+        for n in range(2 + odd, df - 1, 2):
+            terms.append(term := term * square * (n - 1) / n)
+        between = math.sin(angle) * math.fsum(terms)
+        return (1 - ((angle + between) * 2 / math.pi if odd else between)) / 2
 
     low, high = 0.0, 1.0
     while above(high) > 1 - p:
