@@ -82,6 +82,8 @@ def start(app: App, given: Given) -> None:
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
       tfgrpo experiment start units --control main --candidate v1 --auto
     """
+    from tfgrpo.improvement.proposals import candidate_of
+
     guards = guards_of(given.guards, given.metric)
     scales = tuple(map(scale_of, given.scales))
     plan = records.ExperimentPlan(given.metric, guards, given.unit, given.auto, scales)
@@ -234,22 +236,6 @@ def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None)
     return end(app.store, name, evidence=evidence, why=why).control.revision
 
 
-def candidate_of(store: Store, named: str) -> str:
-    """The revision that a candidate is: a proposal's id stands for what it proposes."""
-    from tfgrpo.improvement.proposals import get_proposal
-
-    try:
-        store.resolve(named)
-    except UnknownRevision as unknown:
-        try:
-            proposal = get_proposal(store, named)
-        except UnknownRevision:
-            raise unknown from None
-        tip = store.branches().get(proposal.branch)
-        return proposal.branch if tip == proposal.candidate.number else proposal.candidate.name
-    return named
-
-
 def parse_share(value: str) -> float:
     """A share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(%?)", value.strip())
@@ -382,6 +368,7 @@ def rollout(app: App, given: Given) -> None:
       tfgrpo rollout p1 --share 10% --guard errors,latency
       tfgrpo rollout main --on prod --until 2d
     """
+    from tfgrpo.improvement.proposals import candidate_of
     from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store

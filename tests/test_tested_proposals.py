@@ -10,7 +10,7 @@ from test_experiment import found_in, plan_of, run, store  # noqa: F401
 from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import Draftsman, OnTrial, accept, get_proposal, propose
 from tfgrpo.learn.turned_down import turned_down
-from tfgrpo.production.experiment import experiment, promote, roll_back, start
+from tfgrpo.production.experiment import experiment, experiments, promote, roll_back, start
 from tfgrpo.store import InvalidOperation, Operation, Store
 
 
@@ -41,6 +41,17 @@ def test_a_proposal_is_a_candidate_and_its_promotion_accepts_it(proposed: Store)
     assert proposed.tip("proposal/x").digest == get_proposal(proposed, "p1").candidate.digest
     assert proposed.tip("prod").name == "v1"
     assert not turned_down(proposed, proposed.tip("prod"), before=proposed.now() + 1)
+
+
+@pytest.mark.parametrize("verdict", ["accept", "reject"])
+@pytest.mark.parametrize("verb", ["rollout", "experiment start e --control prod --candidate"])
+def test_a_decided_proposal_is_no_candidate(proposed: Store, verdict: str, verb: str) -> None:
+    run(proposed, "proposal", verdict, "p1", "--why", "read by us")
+    for name in ("p1", "proposal/x"):
+        with pytest.raises(InvalidOperation, match=f"p1 was {verdict}ed by") as refused:
+            run(proposed, *verb.split(), name)
+        assert "`tfgrpo proposal reopen p1`" in (refused.value.hint or "")
+    assert not experiments(proposed)
 
 
 def test_a_promotion_of_something_else_accepts_no_proposal(proposed: Store) -> None:

@@ -22,6 +22,7 @@ from ui_rig import WIDTHS, HandAt, Visitor, links, store_at, violations
 from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
+from tfgrpo.improvement.proposals import Draftsman, propose, reject
 from tfgrpo.production.by_day import (
     Bounds,
     bounds,
@@ -30,7 +31,7 @@ from tfgrpo.production.by_day import (
     set_bounds,
 )
 from tfgrpo.production.experiment import experiment
-from tfgrpo.store import Store
+from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, Scale, traffic_path
 from tfgrpo.store.activity.traffic_figures import by_dimension
@@ -501,7 +502,15 @@ def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store
         visitor.post("/experiment/new", new | wanted | {"why": "y", "share": share}, status=400)
     with Store.open(store) as opened:
         candidate = opened.tip("main").name
-    wanted |= {"other": candidate, "why": "to see"}
+        opened.create_branch("proposal/x", "prod")
+        opened.commit("proposal/x", [Operation("ADD", text="Say please.")], message="say please")
+        propose(opened, Draftsman("proposal/x", "prod", "improve", opened.tip("prod")))
+        assert '<option value="p1">' in visitor.get("/experiment/new?branch=prod")
+        reject(opened, "p1", why="no better")
+    wanted |= {"why": "to see"}
+    page = visitor.post("/experiment/new", new | wanted | {"candidate": "p1"}, status=400)
+    assert "proposal p1 was rejected" in page
+    wanted |= {"other": candidate}
     assert "Experiment again runs" in visitor.post("/experiment/new", new | wanted)
     with Store.open(store) as opened:
         assert experiment(opened, "again").share == 0.2

@@ -248,6 +248,22 @@ def get_proposal(store: Store, id: str) -> Proposal:
     )
 
 
+def candidate_of(store: Store, named: str) -> str:
+    """The revision that a candidate is: the id of an open proposal, or its branch, stands for what
+    it proposes. Raises UnknownRevision, and InvalidOperation for a proposal that was decided."""
+    try:
+        store.resolve(named)
+    except UnknownRevision as unknown:
+        try:
+            get_proposal(store, named)
+        except UnknownRevision:
+            raise unknown from None
+        proposal = _open(store, named)
+        tip = store.branches().get(proposal.branch)
+        return proposal.branch if tip == proposal.candidate.number else proposal.candidate.name
+    return named
+
+
 @dataclass(frozen=True, slots=True)
 class Review:
     """What somebody decides about changes, by label or id, with reasons and `edits`. `take` decides
@@ -489,7 +505,7 @@ def _open(store: Store, id: str) -> Proposal:
     if proposal.state != "open":
         raise InvalidOperation(
             f"proposal {proposal.id} was {proposal.state} by {proposal.author}",
-            hint="`tfgrpo proposal list --all` lists what was decided",
+            hint=f"`tfgrpo proposal reopen {proposal.id}` takes that back",
         )
     return proposal
 

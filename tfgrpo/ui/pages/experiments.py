@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
-from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.improvement.proposals import candidate_of, list_proposals
 from tfgrpo.production.experiment import (
     GUARDS,
     MEASURES,
@@ -35,11 +35,12 @@ def new(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
     """Answers with the form that starts an experiment on a branch."""
     store, branch = visit.store, visit.field("branch") or visit.query("branch")
     tip = store.tip(branch)
-    offered = [(f"v{n}", name) for name, n in branches_of_people(visit).items() if name != branch]
-    offered += [
-        (one.candidate.name, f"proposal {one.id}: {one.summary}")
-        for one in list_proposals(store, "open")
+    offered = [
+        (f"v{n}", name)
+        for name, n in branches_of_people(visit).items()
+        if name != branch and n != tip.number
     ]
+    offered += [(one.id, f"proposed: {one.summary}") for one in list_proposals(store, "open")]
     with traffic_of(visit) as traffic:
         labels = [] if traffic is None else [label for label in traffic.score_ranges() if label]
     return visit.render(
@@ -48,7 +49,7 @@ def new(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
         title=f"Try another version on {branch}",
         branch=branch,
         tip=tip,
-        offered=[one for one in offered if one[0] != tip.name],
+        offered=offered,
         metrics=[*METRICS, *(f"score:{label}" for label in labels)],
         units=UNITS,
         refusal=refusal,
@@ -69,7 +70,8 @@ def begin(visit: Visit) -> Response:
         with store.port.transaction():
             if store.tip(branch).name != onto:
                 raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
-            start(store, name, (branch, candidate), _share(visit), plan, why=why)
+            arms = branch, candidate_of(store, candidate)
+            start(store, name, arms, _share(visit), plan, why=why)
     except TfgrpoError as refusal:
         return new(visit, refusal)
     undo = _act(experiment(store, name), "stop")
