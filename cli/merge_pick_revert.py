@@ -73,7 +73,7 @@ def tried(
             left_out |= dict.fromkeys(one.ids, "harms")
     figures = trials.merge_figures(store, proof, together, left_out)
     calls, cost = proof.cost.usage.calls, proof.cost
-    object = {**figures, "calls": calls, "dollars": cost.known_dollars}
+    object = {**figures, "calls": calls, "dollars": cost.dollars}
     notes = [
         *figure_lines(figures, texts),
         f"{printing.plural(calls, 'call')}, {cost.words}",

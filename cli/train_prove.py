@@ -257,7 +257,7 @@ def proof_object(proof: Proof) -> dict[str, object]:
         "version": proof.version.name if proof.version else None,
         "experiences": [tried_object(one) for one in proof.tried],
         "calls": cost.usage.calls,
-        "dollars": cost.known_dollars,
+        "dollars": cost.dollars,
     }
 
 

@@ -87,6 +87,7 @@ def test_a_run_is_a_call_in_a_running_loop_that_prints_nothing(
     assert result.comparison is not None
     assert result.comparison.verdict == "better"
     assert result.cost.usage.calls == len(endpoint.requests)
+    assert result.cost.dollars is None, "nobody knows what this model costs"
     assert {type(notice) for notice in seen} >= {RunStarted, Progress, StepFinished}
     assert all(str(notice) for notice in seen)
     assert capfd.readouterr() == ("", "")

@@ -317,7 +317,7 @@ def test_costs_are_told_by_stage_model_and_step_with_what_is_unknown(
         assert sums.usage.reasoning_tokens == 3 * sums.usage.calls
         assert sums.usage.seconds > 0
     assert set(accounts.group_by(found, lambda one: one.step)) == {0, 1, 2, 3}
-    assert (unknown.dollars, unknown.unknown) == (0.0, ("scripted",))
+    assert (unknown.dollars, unknown.priced, unknown.unknown) == (None, 0.0, ("scripted",))
     meter = training.progress.meter
     total = accounts.total(found)
     assert (meter.calls, meter.cached_tokens) == (total.usage.calls, total.usage.cached_tokens)

@@ -67,24 +67,25 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Costs, added up. `unknown` names the models that `dollars` leaves out."""
+    """Costs, added up. `unknown` names the models without a price, which `priced`, the dollars of
+    the others, leaves out."""
 
     usage: Usage = NOTHING
     retries: int = 0
-    dollars: float = 0.0
+    priced: float = 0.0
     unknown: tuple[str, ...] = ()
 
     @property
-    def known_dollars(self) -> float | None:
-        """The dollars; None where they leave something out."""
-        return None if self.unknown else self.dollars
+    def dollars(self) -> float | None:
+        """What all of it cost; None where a price is unknown."""
+        return None if self.unknown else self.priced
 
     @property
     def words(self) -> str:
         """The dollars as people read them, and whether they leave something out."""
         if not self.unknown:
-            return money(self.dollars)
-        return f"{money(self.dollars)} + unknown" if self.dollars else "unknown"
+            return money(self.priced)
+        return f"{money(self.priced)} + unknown" if self.priced else "unknown"
 
     def plus(self, cost: Cost) -> Total:
         """The sum with another cost."""
@@ -94,7 +95,7 @@ class Total:
         return Total(
             Usage._make(a + b for a, b in zip(self.usage, cost.usage, strict=True)),
             self.retries + cost.retries,
-            self.dollars + (cost.dollars or 0.0),
+            self.priced + (cost.dollars or 0.0),
             unknown,
         )
 
@@ -213,7 +214,7 @@ def spent(store: Store, run: Run, overrides: Mapping[str, Any], *, in_tokens: bo
     spending = total(costs(store, overrides, run))
     if in_tokens:
         return spending.usage.prompt_tokens + spending.usage.completion_tokens
-    return spending.dollars
+    return spending.priced
 
 
 EVALUATIONS = "evaluations"
@@ -312,6 +313,6 @@ def _totals(sums: Total) -> dict[str, Any]:
     return {
         **sums.usage._asdict(),
         "retries": sums.retries,
-        "dollars": sums.known_dollars,
+        "dollars": sums.dollars,
         "unknown_prices": list(sums.unknown),
     }

@@ -101,7 +101,7 @@ class RunFigures:
         if self.budget.in_tokens:
             usage = self.spent.usage
             return float(usage.prompt_tokens + usage.completion_tokens)
-        return self.spent.known_dollars
+        return self.spent.dollars
 
     @property
     def is_running(self) -> bool:
@@ -169,7 +169,7 @@ def _step_object(step: StepFigures) -> dict[str, Any]:
 
 
 def _total_object(spent: Total) -> dict[str, Any]:
-    return {**spent.usage._asdict(), "retries": spent.retries, "dollars": spent.known_dollars}
+    return {**spent.usage._asdict(), "retries": spent.retries, "dollars": spent.dollars}
 
 
 def _finite(bound: float | None) -> float | None:

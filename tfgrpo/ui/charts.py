@@ -217,6 +217,6 @@ def run_curves(figures: RunFigures) -> list[Curve]:
         Curve("Experiences in the library", over(lambda s: s.library), short),
         Curve("Tool calls", over(lambda s: float(s.tool_calls) or None), short),
         Curve("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
-        Curve("Cost of a step, US dollars", over(lambda s: s.spent.known_dollars), "{:.2g}".format),
+        Curve("Cost of a step, US dollars", over(lambda s: s.spent.dollars), "{:.2g}".format),
         Curve("Lessons refused", over(lambda s: s.refused), short),
     ]

@@ -88,6 +88,7 @@ def write(out: Outgoing) -> Iterator[str]:
     names = {str(v.meta["run"]) for v in store.log(out.version) if "run" in v.meta}
     runs = [run for run in store.runs.all() if run.name in names]
     cost = total(part for run in runs for part in costs(store, out.prices, run))
+    calls = cost.usage.calls
     models = {str(one["model"]) for one in experiences if "model" in one}
     models |= {model for run in runs for model in addresses(run)}
     card: dict[str, Any] = {
@@ -100,9 +101,9 @@ def write(out: Outgoing) -> Iterator[str]:
         "experiences": experiences,
         "models": sorted(models),
         "data": sorted({str(run.config.get("data_digest", "")) for run in runs} - {""}),
-        "calls": cost.usage.calls,
+        "calls": calls,
         "tokens": cost.usage.prompt_tokens + cost.usage.completion_tokens,
-        **({} if cost.unknown or not cost.usage.calls else {"dollars": round(cost.dollars, 6)}),
+        **({} if cost.dollars is None or not calls else {"dollars": round(cost.dollars, 6)}),
         **({LEFT_OUT: left_out} if left_out else {}),
     }
     signed = signature(store, payload(digest_of(card)))

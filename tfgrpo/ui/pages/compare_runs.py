@@ -50,7 +50,7 @@ def _columns(a: str, b: str) -> tuple[Column[StepOfBoth], ...]:
         Column("step", "Step", lambda one: one.step),
         *both("reward", "Reward", lambda step: step.reward and step.reward.mean),
         *both("library", "Library", lambda step: step.library),
-        *both("dollars", "Cost", lambda step: step.spent.known_dollars),
+        *both("dollars", "Cost", lambda step: step.spent.dollars),
     )
 
 

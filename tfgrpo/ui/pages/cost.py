@@ -33,7 +33,7 @@ class CostTable(NamedTuple):
 
 
 SUMS: tuple[Column[Spent], ...] = (
-    Column("dollars", "Cost", lambda one: one.sums.known_dollars),
+    Column("dollars", "Cost", lambda one: one.sums.dollars),
     Column("calls", "Calls", lambda one: one.sums.usage.calls),
     Column("tries", "Tries", lambda one: one.sums.usage.calls + one.sums.retries),
     Column("prompt_tokens", "Tokens in", lambda one: one.sums.usage.prompt_tokens),
@@ -75,7 +75,7 @@ def show(visit: Visit) -> Response:
     charts = [
         chart(
             "Dollars a day",
-            [CurvePoint(f"{d}", t.known_dollars) for d, t in recent],
+            [CurvePoint(f"{d}", t.dollars) for d, t in recent],
             lambda value: f"{value:.2g}",
         ),
         chart("Calls a day", [CurvePoint(f"{d}", t.usage.calls) for d, t in recent], short),

@@ -114,7 +114,7 @@ STEPS: tuple[Column[StepFigures], ...] = (
     Column("gate", "Gate", lambda one: one.learned and one.learned.gate, False),
     Column("refused", "Refused", lambda one: one.refused),
     Column("tokens", "Tokens", lambda one: tokens(one)),
-    Column("dollars", "Cost", lambda one: one.spent.known_dollars),
+    Column("dollars", "Cost", lambda one: one.spent.dollars),
 )
 STEPS_MORE: tuple[Column[StepFigures], ...] = (
     Column("low", "From", lambda one: one.reward and one.reward.low),
