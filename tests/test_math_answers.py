@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -279,6 +281,19 @@ LISTS = [
     ("0, 100, 200", "0, 100,200", 1.0),
     ("0, 100,200", "200, 100, 0", 1.0),
     (r"\{100, 200\}", r"\{100,200\}", 1.0),
+    ("(1, 2)", "1, 2", 1.0),
+    ("(1, 2)", "2, 1", 0.0),
+    ("(1, 2)", "1; 2", 1.0),
+    ("(1, 2)", "1 and 2", 1.0),
+    ("(1, 2)", "1, 2, 3", 0.0),
+    ("(1, 2)", r"\{1, 2\}", 0.0),
+    ("(1,2,3)", "1,2,3", 1.0),
+    ("(1/2, -2)", "0.5, -2", 1.0),
+    (r"\left(\frac{1}{2}, \sqrt{3}\right)", r"\frac12, \sqrt 3", 1.0),
+    ("[1,2]", "1, 2", 1.0),
+    ("(1, 2]", "1, 2", 0.0),
+    ("(1,2), (3,4)", "1, 2, 3, 4", 0.0),
+    ("1, 2", "(1, 2)", 0.0),
 ]
 
 NOTATIONS = [
@@ -412,6 +427,18 @@ def test_an_answer_is_judged_by_what_it_means_and_not_by_how_it_is_written(
     response = answer if "box{" in answer else rf"\boxed{{{answer}}}"
     assert check_gold(gold) is None
     assert judge(gold, response).reward == reward
+
+
+PAGE = (ROOT / "docs/verification.md").read_text()
+ROWS = re.findall(r"^\| (`.*) where the ground truth is (.*`.*?) \| (right|wrong)", PAGE, re.M)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_the_page_says_what_is_right_beside_a_ground_truth(row: tuple[str, str, str]) -> None:
+    answers, golds = (re.findall("`([^`]+)`", part) for part in row[:2])
+    for gold in golds:
+        for answer in answers:
+            assert judge(gold, rf"\boxed{{{answer}}}").reward == (row[2] == "right")
 
 
 @pytest.mark.parametrize(("gold", "response"), RIGHT)

@@ -220,7 +220,8 @@ def _compared(gold: str, answer: str, rules: Rules) -> Verdict:
     if any(kind is not None for kind in worded):
         return Verdict(0.0, in_words(answer) or answer, f"words: {differs(answer, gold)}")
     try:
-        return _solutions(gold, answer, rules) or _by_sympy(gold, answer, rules)
+        listed = lists.as_point(answer, gold)
+        return _solutions(gold, answer, rules) or _by_sympy(gold, listed, rules)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
         return Verdict(None, answer, f"unverifiable: {type(error).__name__}: {error}"[:200])
 

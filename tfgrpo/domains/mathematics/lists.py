@@ -34,6 +34,8 @@ CONDITION_WORDS = re.compile(
     r"\\(?:text|mathrm|mbox|textrm)\s*\{[^{}]*\}|(?<![a-zA-Z\\])[a-zA-Z]{2,}(?![a-zA-Z])"
 )
 """Words of a condition."""
+POINT = re.compile(r"\s*(?:\\left\s*)?(?:\(([^()\[\]]+)\)|\[([^()\[\]]+)\])\s*\Z")
+BRACKET = re.compile(r"[()\[\]]|\\\{")
 RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|lt|gt|neq?|cup|cap)(?![a-zA-Z])")
 
 
@@ -76,6 +78,16 @@ def with_commas(text: str) -> str:
 def brackets_with_commas(text: str) -> str:
     """Returns a text with commas where semicolons stand inside one bracket: `(2; 3)`."""
     return BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
+
+
+def as_point(answer: str, gold: str) -> str:
+    """Returns a list without brackets, `1, 2`, as a point where the ground truth is one of as many
+    values, `(1, 2)`; any other answer as it is."""
+    point, values = POINT.match(gold.replace("\\right", "")), elements(answer)
+    bare = not BRACKET.search(answer) and not RELATION.search(answer) and "=" not in answer
+    if not point or not bare or not 1 < len(values) == len(elements(point[1] or point[2])):
+        return answer
+    return f"({', '.join(values)})" if point[1] else f"[{', '.join(values)}]"
 
 
 def system(text: str) -> list[dict[str, str]]:
