@@ -72,6 +72,10 @@ def test_all_right_all_wrong_and_unjudged_are_told_apart() -> None:
     unjudged = look(*attempts("x", reward=None), settings())
     assert unjudged is not None
     assert unjudged.text == "50 of 50 could not be judged: why"
+    few = look(*attempts("x", 5, reward=None), settings(), whole=True)
+    assert few is not None
+    assert few.text == "5 of 5 could not be judged: why"
+    assert look(*attempts("x", 5, reward=None), settings()) is None
     wrong = attempts("x", answer="x")
     hundred = attempts("x", 100, answer="x")
     assert look(*wrong, settings(), whole=True) is None  # the ground truth tells what was missed
@@ -194,7 +198,7 @@ def test_steps_of_few_attempts_are_looked_at_together(is_resumed: bool, tmp_path
     options: dict[str, Any] = {"model": "m", "epochs": 1, "batch_size": 4, "group_size": 3}
 
     def verify(problem: Problem, response: str) -> bool:
-        raise KeyError(problem.id)
+        return True
 
     def interrupt(notice: Notice) -> None:
         if isinstance(notice, StepFinished):
@@ -206,9 +210,22 @@ def test_steps_of_few_attempts_are_looked_at_together(is_resumed: bool, tmp_path
             with pytest.raises(KeyboardInterrupt):
                 tfgrpo.train_sync(str(data), on_progress=interrupt, **options)
             assert server.stages["rollout"] == 12
-        with pytest.raises(StoppedEarly, match="24 of 24 could not be judged"):
+        with pytest.raises(StoppedEarly, match="24 of 24 right"):
             tfgrpo.train_sync(str(data), **options)
         assert server.stages["rollout"] == 24  # and not 72
+
+
+def test_a_step_in_which_none_is_judged_ends_the_run_however_small_it_is(tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "p.jsonl", 8)
+
+    def verify(problem: Problem, response: str) -> bool:
+        raise KeyError("the till")
+
+    with ScriptedEndpoint() as server:
+        where = {"model": "m", "base_url": server.base_url, "store": tmp_path, "verify": verify}
+        with pytest.raises(StoppedEarly, match=r"12 of 12 could not be judged: .*the till"):
+            tfgrpo.train_sync(str(data), epochs=1, batch_size=4, group_size=3, **where)
+        assert server.stages["rollout"] == 12
 
 
 def test_a_step_in_which_all_fail_has_the_number_that_the_progress_shows(tmp_path: Path) -> None:

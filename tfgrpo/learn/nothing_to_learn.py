@@ -31,7 +31,8 @@ ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wr
 """Attempts that have to be alike before a step is over. Hard problems get more of them, as one
 answer in fifty may still be right."""
 FEWEST = 20
-"""Attempts that have to be alike at the end of a step: of the first, or of as many as it takes."""
+"""Attempts that have to be alike at the end of a step: of the first, or of as many as it takes.
+Where none could be judged, any number says so."""
 HALF = 0.5
 """The mean reward below which a model is told to be short at too high a price."""
 UNREAD = 0.8
@@ -73,9 +74,7 @@ def look(
     too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     finding = _finding(there, settings)
-    if len(there) < (FEWEST if whole else min(ENOUGH.values())):
-        return None
-    if finding is None or (not whole and len(there) < ENOUGH[finding]):
+    if finding is None or len(there) < _least(finding, whole=whole):
         return None
     if finding == "wrong" and settings.policy != PAPER and settings.ground_truth:
         return None  # what all attempts miss is told by the ground truth
@@ -95,6 +94,12 @@ def look(
     else:
         text, advice = _unreadable(there, problems, settings)
     return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
+
+
+def _least(finding: Finding, *, whole: bool) -> int:
+    if not whole:
+        return ENOUGH[finding]
+    return 1 if finding == "unjudged" else FEWEST
 
 
 def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
