@@ -317,8 +317,9 @@ def test_revert_and_cherry_pick_of_redacted_texts_are_conflicts(store: Store) ->
         (merges.revert, done.versions[0]),
         (merges.cherry_pick, store.version(1)),
     ):
-        with pytest.raises(merges.MergeConflict, match="redacted"):
+        with pytest.raises(merges.MergeConflict, match="redacted") as conflict:
             act(store, "main", version, message="back")
+        assert "--theirs" not in (conflict.value.hint or ""), "it would be refused"
         with pytest.raises(InvalidOperation, match="redacted"):
             act(store, "main", version, message="back", resolve=merges.side("theirs"))
         assert [e.id for e in store.library("main")] == [CLEAN]

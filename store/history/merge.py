@@ -25,6 +25,7 @@ ORDER_CONFLICTS = "order_conflicts"
 """In the meta of a version: the experiences that both sides moved, and that stay where ours are."""
 MEASURED = "measured"
 """In the meta of a version: what a trial of the merge came to."""
+OF_REDACTED = "--ours leaves it as it is, --edit replaces it"
 Side: TypeAlias = Literal["ours", "theirs"]
 Combination: TypeAlias = Literal["merge", "cherry-pick", "revert"]
 
@@ -189,7 +190,7 @@ def three_way(
                 if id in blank and result == t:
                     raise InvalidOperation(
                         f"the text of {id} was redacted and cannot be restored",
-                        hint="--ours leaves it as it is, --edit replaces it",
+                        hint=OF_REDACTED,
                     )
             else:
                 result = joined
@@ -381,15 +382,18 @@ def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
     merger = joined(store, sides, resolve=resolve)
     if merger.conflicts:
         redacted = {e.id for e in store.library(theirs) if e.redacted}
+        apart = {conflict.experience for conflict in merger.conflicts}
         one = len(merger.conflicts) == 1
         why = f"{'was' if one else 'were'} changed on both sides"
-        if redacted.issuperset(conflict.experience for conflict in merger.conflicts):
+        hint = "choose a side with --ours or --theirs, or resolve each with --edit"
+        if apart & redacted:
+            hint = OF_REDACTED
+        if apart <= redacted:
             why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
         raise MergeConflict(
             f"{'1 experience' if one else f'{len(merger.conflicts)} experiences'} {why}",
             merger.conflicts,
-            hint="nothing was recorded; choose a side with --ours or --theirs, or "
-            "resolve each with --edit",
+            hint=f"nothing was recorded; {hint}",
         )
     order, order_conflicts = merger.order
     brought, meta = list(merger.operations), dict[str, Any]()
