@@ -130,6 +130,13 @@ def test_comments_and_scripts_are_skipped_and_tags_around_rules_are_no_obstacle(
     assert [entry.first for entry in document.skipped] == [1, 26]
 
 
+def test_an_image_is_skipped_in_a_list_too_and_a_link_stays_in_its_text() -> None:
+    lines = ["- ![pic](p.png)", "- Ask [the desk](http://desk.example).", "", "![map](m.png)"]
+    found = markdown_blocks.read(lines)
+    assert [item.text for item in found.items] == ["Ask [the desk](http://desk.example)."]
+    assert [entry[:3] for entry in found.skipped] == [(1, 1, "an image"), (4, 4, "an image")]
+
+
 def test_lines_are_those_of_the_file_behind_front_matter_too() -> None:
     document, source = text_of("skill.md")
     lines = source.split("\n")

@@ -1,17 +1,9 @@
 """Experiences in Markdown that people wrote: AGENTS.md, CLAUDE.md, skills, rules, playbooks.
 
-What is read, by CommonMark with tables (markdown-it-py), and what becomes of it:
-
-- a point of a list, a paragraph, a row of a table: an experience each;
-- what introduces a list, table or code by ending in a colon: stands before each text under it,
-  since "Never:" is not to be lost; so does a heading that forbids (`## Don't`);
-- a heading: the section of the texts under it, as evidence; one of several words with nothing
-  under it is a rule, and an experience;
-- a short code block after what introduces it: part of that text;
-- other code, comments, images, addresses of links: skipped, and listed with their lines.
-
-Nothing else is left out: a line with a word in it is in an experience, in a section, or in the list
-of what was skipped. Lines that `formats/markdown.py` wrote, with an id, are read to the letter.
+It is read by CommonMark with tables (markdown-it-py). docs/formats.md says what becomes of what.
+Nothing is left out in silence: a line with a word in it is in an experience, in a section, or in
+the list of what was skipped. Lines that `formats/markdown.py` wrote, with an id, are read to the
+letter.
 """
 
 from __future__ import annotations
@@ -282,7 +274,7 @@ def _paragraph(
     text = " ".join(rows)
     if all(DEFINITION.match(row) for row in rows):
         reading.skip(line, last, "the address of a link")
-    elif len(text) <= SHORT and IMAGES.match(text):
+    elif _is_images(text):
         reading.skip(line, last, "an image")
     elif _bold_heading(text) and not prefix and token.level == 0:
         if waiting:
@@ -299,6 +291,10 @@ def _paragraph(
         reading.emit(text, line, prefix)
         return None
     return waiting
+
+
+def _is_images(text: str) -> bool:
+    return len(text) <= SHORT and IMAGES.match(text) is not None
 
 
 def _bold_heading(text: str) -> bool:
@@ -341,7 +337,10 @@ def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix
                 before = _introduction(reading, prefix, (text, line))
                 _walk(reading, tokens, inner, close, before)
         else:
-            reading.emit(text, line, prefix)
+            if _is_images(text):
+                reading.skip(line, line, "an image")
+            else:
+                reading.emit(text, line, prefix)
             _walk(reading, tokens, inner, close, prefix)
         at = close + 1
 
