@@ -41,6 +41,8 @@ def test_the_page_on_sharing_runs_as_it_stands(tmp_path: Path) -> None:
         text=True,
     )
     assert python.stdout.split()[2:] == ["1"], python.stderr
+    saved = [tmp_path / "saved", *(tmp_path / "saved").glob("*.db")]
+    assert {path.stat().st_mode & 0o077 for path in saved} == {0}, "nobody else reads a backup"
     texts = {}
     for name in ("team", "bob", "copy", "carol"):
         path = tmp_path / name / ".tfgrpo/store.db"
