@@ -82,7 +82,7 @@ def start(app: App, given: Given) -> None:
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
       tfgrpo experiment start units --control main --candidate v1 --auto
     """
-    from tfgrpo.improvement.proposals import candidate_of
+    from tfgrpo.improvement.proposal_candidates import candidate_of
 
     guards = guards_of(given.guards, given.metric)
     scales = tuple(map(scale_of, given.scales))
@@ -368,7 +368,7 @@ def rollout(app: App, given: Given) -> None:
       tfgrpo rollout p1 --share 10% --guard errors,latency
       tfgrpo rollout main --on prod --until 2d
     """
-    from tfgrpo.improvement.proposals import candidate_of
+    from tfgrpo.improvement.proposal_candidates import candidate_of
     from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store

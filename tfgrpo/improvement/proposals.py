@@ -248,22 +248,6 @@ def get_proposal(store: Store, id: str) -> Proposal:
     )
 
 
-def candidate_of(store: Store, named: str) -> str:
-    """The revision that a candidate is: the id of an open proposal, or its branch, stands for what
-    it proposes. Raises UnknownRevision, and InvalidOperation for a proposal that was decided."""
-    try:
-        store.resolve(named)
-    except UnknownRevision as unknown:
-        try:
-            get_proposal(store, named)
-        except UnknownRevision:
-            raise unknown from None
-        proposal = _open(store, named)
-        tip = store.branches().get(proposal.branch)
-        return proposal.branch if tip == proposal.candidate.number else proposal.candidate.name
-    return named
-
-
 @dataclass(frozen=True, slots=True)
 class Review:
     """What somebody decides about changes, by label or id, with reasons and `edits`. `take` decides
@@ -289,7 +273,7 @@ def accept(
     """Brings a proposal's changes into its target as one version, and records who, when and why:
     all that are open, or `only` those, and the others are left open. Raises as `review` does."""
     if only is None:
-        only = [one.experience for one in _open(store, id).waiting]
+        only = [one.experience for one in open_proposal(store, id).waiting]
     elif not only:
         raise InvalidOperation(
             "nothing is taken", hint="`tfgrpo proposal reject` turns all of it down"
@@ -301,7 +285,7 @@ def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None
     """Turns a proposal down, on record: all that is open of it, or `only` those changes, and the
     others are left open. Raises as `review` does."""
     if only is None:
-        only = [one.experience for one in _open(store, id).waiting]
+        only = [one.experience for one in open_proposal(store, id).waiting]
     return review(store, id, Review((), dict.fromkeys(only, why)))
 
 
@@ -312,7 +296,7 @@ def review(store: Store, id: str, what: Review) -> Proposal:
     change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName."""
     for recording in recordings(store):
         with recording:
-            _record(store, _open(store, id), what)
+            _record(store, open_proposal(store, id), what)
     return get_proposal(store, id)
 
 
@@ -500,7 +484,8 @@ def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedC
 # deciding:
 
 
-def _open(store: Store, id: str) -> Proposal:
+def open_proposal(store: Store, id: str) -> Proposal:
+    """The proposal of that id. Raises UnknownRevision, and InvalidOperation once it was decided."""
     proposal = get_proposal(store, id)
     if proposal.state != "open":
         raise InvalidOperation(

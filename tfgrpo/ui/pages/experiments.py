@@ -7,7 +7,8 @@ from typing import Any
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
-from tfgrpo.improvement.proposals import candidate_of, list_proposals
+from tfgrpo.improvement.proposal_candidates import candidate_of
+from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import (
     GUARDS,
     MEASURES,
