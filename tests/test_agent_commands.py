@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, alive, one_line_error
+from conftest import ROOT, Cli, alive, one_line_error
 from scripted import ScriptedEndpoint, write_problems
 from test_agent_gateway import Rig, looks_up, rigged
 from waiting import until_so
@@ -22,7 +23,7 @@ from wires import WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_agent import read_reward
+from tfgrpo.agents.command_agent import problem_json, read_reward
 from tfgrpo.agents.user_program import MARK
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
@@ -739,3 +740,9 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
         (tmp_path / "agent.py").write_text(AGENT + "# another one\n")
         done = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl", ok=False)
         assert "problems-2" in done.stderr, "an agent that was changed is another run's"
+
+
+def test_the_page_names_each_field_that_a_command_reads() -> None:
+    _, _, section = (ROOT / "docs/your-agent.md").read_text().partition("## A command\n")
+    known = set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
+    assert set(re.findall(r'"(\w+)":', inspect.getsource(problem_json))) <= known
