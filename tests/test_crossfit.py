@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,11 +23,17 @@ from tfgrpo.learn.advantage import Advantages, Observation
 from tfgrpo.learn.assign import Belonging, hidden, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
 from tfgrpo.learn.decide import ByChance, Rule
+from tfgrpo.learn.in_use import Places
 from tfgrpo.learn.rivals import challenger
 from tfgrpo.runs.run_versions import Gain, recorded_gain
 from tfgrpo.store import Store
 
 GROUP, LEAK = 6, 0.3
+
+
+def everywhere(problems: Collection[str]) -> Callable[[Collection[str]], Places]:
+    """A library of which every prompt gets all."""
+    return lambda taken: dict.fromkeys(taken, problems)
 
 
 class PlayedRun:
@@ -98,8 +104,8 @@ class PlayedRun:
     def taught_by(self, experience: str) -> list[str]:
         return [self._teacher[experience]]
 
-    def share(self, experience: str) -> float:
-        return fmean(self.is_near(experience, problem) for problem in self._kind)
+    def share(self, experience: str, problems: Collection[str]) -> float:
+        return fmean(self.is_near(experience, problem) for problem in problems)
 
     @property
     def gain(self) -> float:
@@ -110,13 +116,13 @@ class PlayedRun:
 
     @property
     def estimate(self) -> Estimate:
-        choosing = Choosing(self._rule, set)
+        choosing = Choosing(self._rule, set, everywhere(self._base))
         return crossfitted(self._attempts, list(self._worth), choosing, self, 0).estimate
 
     @property
     def flattering(self) -> float:
         """The estimate that takes what is in force for chosen by others."""
-        return fmean(gains(self._attempts, dict.fromkeys(self._in_force, 1), self))
+        return fmean(gains(self._attempts, {}, everywhere(self._base)(self._in_force), self))
 
 
 def test_where_nothing_helps_the_interval_covers_nothing_at_its_level() -> None:
@@ -178,10 +184,10 @@ def with_base(seed: int, worth: dict[str, float]) -> tuple[float, Estimate, set[
         def taught_by(self, experience: str) -> list[str]:
             return []
 
-        def share(self, experience: str) -> float:
+        def share(self, experience: str, problems: Collection[str]) -> float:
             return 1.0 if experience in worth else 0.25
 
-    choosing = Choosing(lambda _: ByChance(), set, tuple(worth))
+    choosing = Choosing(lambda _: ByChance(), set, everywhere(found), tuple(worth))
     gain = crossfitted(found, ["a"], choosing, Everywhere(), seed).estimate
     true = fmean(chance(p, in_force) - chance(p, worth) for p in chances)
     return true, gain, worth.keys() - set(in_force)
@@ -208,9 +214,10 @@ def test_it_is_told_of_what_nothing_is_known_elsewhere() -> None:
 
     found = helping_and_harming(1, 0.6, 0.0)
     early = {problem: [one for one in there if one.group < "2"] for problem, there in found.items()}
-    gain = crossfitted(early, ["a"], Choosing(rule, set), Quarter(), 0)
+    choosing = Choosing(rule, set, everywhere(found))
+    gain = crossfitted(early, ["a"], choosing, Quarter(), 0)
     assert (gain.unknown, gain.estimate.mean > 0) == (1, True)
-    assert crossfitted(found, ["a"], Choosing(rule, set), Quarter(), 0).unknown == 0
+    assert crossfitted(found, ["a"], choosing, Quarter(), 0).unknown == 0
 
 
 def test_a_challenger_is_known_where_what_it_stands_in_for_belongs() -> None:
@@ -225,9 +232,39 @@ def test_a_challenger_is_known_where_what_it_stands_in_for_belongs() -> None:
         reward = float(dice.random() < (0.8 if name in shown else 0.3))
         one = Observation(f"{step}/{problem}", ("y", name), frozenset(shown), reward)
         found.setdefault(problem, []).append(one)
-    choosing = Choosing(lambda step: ByChance(), set, ("y",))
+    choosing = Choosing(lambda step: ByChance(), set, everywhere(found), ("y",))
     gain = crossfitted(found, [name], choosing, Places(), 0)
     assert (gain.estimate.mean > 0.1, gain.unknown) == (True, 0)
+
+
+def of_part(seed: int, top_k: int, start: tuple[str, ...]) -> Estimate:
+    """The gain of three lessons that help everywhere, of which a prompt gets some."""
+    dice, names = random.Random(seed), ("a", "b", "c")
+    found: dict[str, list[Observation]] = {str(n): [] for n in range(24)}
+    for step, problem, _ in product(range(4), found, range(6)):
+        shown = frozenset(name for name in names if dice.random() < 0.5)
+        reward = float(dice.random() < 0.3 + 0.2 * len(shown))
+        found[problem].append(Observation(f"{step}/{problem}", names, shown, reward))
+
+    class Places(Quarter):
+        def is_near(self, experience: str, problem: str) -> bool:
+            return True
+
+    def in_use(taken: Collection[str]) -> dict[str, list[str]]:
+        ranks = {p: sorted(taken, key=lambda name: (int(p) + ord(name)) % 3) for p in found}
+        return {name: [p for p in found if name in ranks[p][:top_k]] for name in taken}
+
+    choosing = Choosing(lambda _: ByChance(), set, in_use, start)
+    return crossfitted(found, names, choosing, Places(), seed).estimate
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_of_lessons_that_help_those_count_that_a_prompt_gets(top_k: int) -> None:
+    for start in ((), ("a",)):
+        estimates = [of_part(seed, top_k, start) for seed in range(40)]
+        true = 0.2 * (top_k - len(start))  # one that was there makes room where others fit better
+        assert -0.05 < fmean(one.mean for one in estimates) - true < 0.02
+        assert fmean(one.low <= true <= one.high for one in estimates) >= 0.85
 
 
 def test_every_problem_is_in_one_fold_by_the_seed() -> None:
@@ -252,7 +289,8 @@ def test_each_attempt_is_read_once_for_all_choices() -> None:
         problem: [one._replace(belongs=Counted(one.belongs)) for one in there]
         for problem, there in helping_and_harming(1, 0.3, 0.15).items()
     }
-    crossfitted(found, ["a"], Choosing(lambda _: ByChance(), set), Quarter(), 0)
+    choosing = Choosing(lambda _: ByChance(), set, everywhere(found))
+    crossfitted(found, ["a"], choosing, Quarter(), 0)
     assert Counted.reads == sum(map(len, found.values()))
 
 
@@ -277,8 +315,10 @@ def test_a_problem_measures_what_it_did_not_teach_within_its_groups() -> None:
             return ["teacher"]
 
     there = {"p": first, "teacher": first, "away": attempts(("0/away", set(), 1.0))}
-    assert gains(there, {"a": 1}, Near()) == [2.0, 0.0, 0.0], "it speaks for the one beside it"
-    assert gains(there, {"a": -1}, Near()) == [-2.0, 0.0, 0.0]
+    assert gains(there, {}, {"a": there}, Near()) == [2.0, 0.0, 0.0], (
+        "it speaks for the one beside it"
+    )
+    assert gains(there, {"a": there}, {}, Near()) == [-2.0, 0.0, 0.0]
 
 
 class Quarter:
@@ -290,7 +330,7 @@ class Quarter:
     def taught_by(self, experience: str) -> list[str]:
         return ["0"]
 
-    def share(self, experience: str) -> float:
+    def share(self, experience: str, problems: Collection[str]) -> float:
         return 0.25
 
 
@@ -316,7 +356,7 @@ def helping_and_harming(seed: int, helps: float, harms: float) -> dict[str, list
 def test_what_a_lesson_does_where_it_does_not_belong_counts_too() -> None:
     def gain(seed: int) -> Estimate:
         found = helping_and_harming(seed, 0.3, 0.15)
-        choosing = Choosing(lambda _: ByChance(), set)
+        choosing = Choosing(lambda _: ByChance(), set, everywhere(found))
         return crossfitted(found, ["a"], choosing, Quarter(), seed).estimate
 
     true = 0.25 * 0.3 - 0.75 * 0.15

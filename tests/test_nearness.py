@@ -39,6 +39,7 @@ def problems(count: int = 8) -> list[Problem]:
     ]
 
 
+EVERY = [one.id for one in problems()]
 RUN: Any = SimpleNamespace(name="run")
 
 
@@ -61,7 +62,7 @@ def test_a_lesson_belongs_to_problems_like_the_one_that_taught_it(store: Store) 
         found = belongs(near, id)
         assert found[kind] >= FEWEST, "its own words name no problem, so these do not decide"
         assert found[kind] == found.total()
-        assert near.share(id) == found.total() / len(problems())
+        assert near.share(id, EVERY) == found.total() / len(problems())
 
 
 def test_what_two_kinds_taught_belongs_to_both(store: Store) -> None:
@@ -76,7 +77,9 @@ def test_what_nobody_is_known_to_have_taught_belongs_everywhere(store: Store) ->
     near = Nearness(store, RUN, problems())
     by_hand = lesson(store, "0" * 12, "Round up.")
     elsewhere = lesson(store, "1" * 12, "Round down.", "boxes-1", run="of other data")
-    assert near.share(by_hand) == near.share(elsewhere) == 1, "their ids are the same by chance"
+    assert near.share(by_hand, EVERY) == near.share(elsewhere, EVERY) == 1, (
+        "their ids are the same by chance"
+    )
     assert near.is_near("examples", "茶-1"), "a factor that is no experience"
 
 
@@ -94,7 +97,7 @@ def test_problems_are_ranked_once_for_each_that_taught(
     near = Nearness(store, RUN, problems(300))
     ids = [lesson(store, f"{n:012d}", f"Rule {n}.", f"boxes-{n}") for n in range(5)]
     for id in ids:
-        assert near.share(id) == 0.25
+        assert near.share(id, [f"{kind}-{n}" for kind in KINDS for n in range(300)]) == 0.25
         assert sum(near.is_near(id, one.id) for one in problems(300)) == 225
     assert len(asked) == 5, "not once for each problem"
 

@@ -217,10 +217,10 @@ def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float
 
 
 def overall(effects: Mapping[str, Effect], name: str, share: float) -> Effect | None:
-    """The effect of what is shown at every problem and belongs to a share of them; None where
-    nothing is known of it."""
+    """The effect of what belongs to a share of the problems where it is shown; None where nothing
+    is known of it."""
     shares = {name: share, name + ELSEWHERE: 1 - share}
-    there = [(effects[one], shares[one]) for one in shares if one in effects]
+    there = [(effects[one], shares[one]) for one in shares if shares[one] and one in effects]
     return mean_effect(there) if there else None
 
 
@@ -229,7 +229,7 @@ def mean_effect(effects: Sequence[tuple[Effect, float]]) -> Effect:
     are taken to be independent. It helps where one of them is not none and their mean is above
     zero."""
     total = math.fsum(share for _, share in effects)
-    shares = [share / total if total else 1 / len(effects) for _, share in effects]
+    shares = [share / total for _, share in effects]
     ones = [one for one, _ in effects]
     mean = math.fsum(share * one.mean for one, share in zip(ones, shares, strict=True))
     deviation = math.sqrt(

@@ -6,9 +6,11 @@ rule takes from the attempts at the other folds alone is measured by those at th
 (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within groups. A
 problem that taught a lesson does not measure it, for it may give away the answer. What was in force
 when the run began counts where it leaves. What was tried at problems that it does not belong to
-counts there too; of how many things that is not known is said. A choice from fewer attempts takes
-less, which makes the estimate rather too low. Effects at a problem are summed, and each is a mean
-over attempts that were shown a part of the others: what two lessons each do alone counts twice.
+counts there too; of how many things that is not known is said. Where a prompt gets a part of the
+library, a thing counts where it is in that part, and so does what it takes the place of. A choice
+from fewer attempts takes less, which makes the estimate rather too low. Effects at a problem are
+summed, and each is a mean over attempts that were shown a part of the others: what two lessons each
+do alone counts twice.
 
 The folds' choices follow from nearly the same attempts, so their gains are not independent, and the
 run's own choice may be another one. So the variance of the mean over problems is increased by that
@@ -25,8 +27,9 @@ from statistics import fmean, pstdev
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Centred, Observation, centred, overall
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Centred, Observation, centred
 from tfgrpo.learn.decide import Rule
+from tfgrpo.learn.in_use import Places, effects_in_use
 from tfgrpo.learn.rivals import Nearness, of_name, tried_at
 from tfgrpo.runs.run_versions import Gain
 from tfgrpo.store.canonical import digest
@@ -41,10 +44,12 @@ Attempts: TypeAlias = Mapping[str, Sequence[Observation]]
 
 class Choosing(NamedTuple):
     """How a run chooses: the rule of each step, from 0, which of some names, the surest first, may
-    be in force together, and what is in force at the start."""
+    be in force together, where each of those in force is shown in use, and what is in force at the
+    start."""
 
     rule: Callable[[int], Rule]
     compatible: Callable[[Sequence[str]], Collection[str]]
+    in_use: Callable[[tuple[str, ...]], Places]
     start: tuple[str, ...] = ()
 
 
@@ -54,6 +59,7 @@ def crossfitted(
     """The gain over what was in force when the run began: the mean over its problems with a 95 %
     interval. `names` are the effects of all that was ever tried."""
     values: list[float] = []
+    before = choosing.in_use(choosing.start)
     groups = {problem: centred(several) for problem, several in attempts.items()}
     own = chosen(list(chain(*groups.values())), names, choosing, known)
     choices = [tuple(own)]
@@ -61,10 +67,10 @@ def crossfitted(
         others = [one for problem in groups if problem not in fold for one in groups[problem]]
         taken = chosen(others, names, choosing, known)
         there = {problem: attempts[problem] for problem in fold}
-        values += gains(there, changes(choosing.start, taken), known)
         choices.append(tuple(taken))
+        values += gains(there, before, choosing.in_use(choices[-1]), known)
     each = {
-        choice: fmean(gains(attempts, changes(choosing.start, choice), known))
+        choice: fmean(gains(attempts, before, choosing.in_use(choice), known))
         for choice in set(choices)
     }
     mean, _, high, problems = interval(values)
@@ -75,18 +81,12 @@ def crossfitted(
     seen = {name for several in groups.values() for one in several for name in one.names}
     unknown = [
         name
-        for name in own
+        for name, places in choosing.in_use(choices[0]).items()
         if name not in choosing.start
         and name + ELSEWHERE not in seen
-        and not all(tried_at(known, name, problem) for problem in attempts)
+        and not all(tried_at(known, name, problem) for problem in places)
     ]
     return Gain(Estimate(mean, mean - half, mean + half, problems), len(unknown))
-
-
-def changes(start: Collection[str], taken: Sequence[str]) -> dict[str, int]:
-    """What came into force (1), and what left it (-1)."""
-    came = {name: 1 for name in taken if name not in start}
-    return came | {name: -1 for name in start if name not in taken}
 
 
 def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
@@ -109,11 +109,11 @@ def chosen(
             advantages.add_group(one)
         if left % apart:
             continue
-        effects = advantages.effects()
-        whole = {name: overall(effects, name, known.share(of_name(name))) for name in taken}
-        effects |= {name: effect for name, effect in whole.items() if effect is not None}
+        seen = advantages.effects()
         new = (name for name in names if name not in (*taken, *choosing.start))
-        there = [name for name in new if name in effects]
+        there = [name for name in new if name in seen]
+        effects = {name: seen[name] for name in there}
+        effects |= effects_in_use(seen, choosing.in_use(tuple(taken)), known)
         decided = choosing.rule(step).decide(effects, there, taken)
         surest = sorted(decided.promoted, key=lambda name: -effects[name].chance)
         taken = [name for name in (*taken, *surest) if name not in decided.dropped]
@@ -122,22 +122,25 @@ def chosen(
     return taken
 
 
-def gains(attempts: Attempts, changed: Mapping[str, int], known: Nearness) -> list[float]:
-    """What it does at each of some problems that things came into force (1) or left it (-1). One
-    that was tried at a part of those that it belongs to does at the others what it does there, and
-    so where it does not belong."""
+def gains(attempts: Attempts, before: Places, after: Places, known: Nearness) -> list[float]:
+    """What it does at each of some problems that things are shown where they are `after` and no
+    longer where they were `before`. One that was tried at a part of the problems where it comes, or
+    where it leaves, does at the others what it does there."""
     values = dict.fromkeys(attempts, 0.0)
-    for (name, sign), near in product(changed.items(), (True, False)):
-        id = of_name(name)
-        teachers, called = known.taught_by(id), name if near else name + ELSEWHERE
+    for name, sign, near in product({**before, **after}, (1, -1), (True, False)):
+        there, gone = (after, before) if sign > 0 else (before, after)
+        changed = set(there.get(name, ())).difference(gone.get(name, ()))
+        places = [p for p in attempts if p in changed and tried_at(known, name, p) is near]
+        teachers = known.taught_by(of_name(name)) if places else ()
+        called = name if near else name + ELSEWHERE
         effects = {
             problem: effect
-            for problem, there in attempts.items()
-            if problem not in teachers and (effect := within_groups(there, called)) is not None
+            for problem in places
+            if problem not in teachers
+            and (effect := within_groups(attempts[problem], called)) is not None
         }
-        places = sum(tried_at(known, name, problem) is near for problem in attempts)
         for problem, effect in effects.items():
-            values[problem] += sign * effect * max(places, len(effects)) / len(effects)
+            values[problem] += sign * effect * len(places) / len(effects)
     return list(values.values())
 
 

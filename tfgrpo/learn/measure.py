@@ -1,8 +1,8 @@
 """What the attempts of a run say of each candidate and experience so far.
 
 Where an experience belongs (`rivals.py`) and elsewhere it may do different things, so these are two
-effects. A candidate is tried where it belongs. What is in force is shown everywhere, and counts by
-the mean of the two, by the shares of problems.
+effects. A candidate is tried where it belongs. What is in force counts by the mean of the two, by
+the shares of the problems where it is shown (`in_use.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from math import isfinite
 
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, overall
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation
 from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
 from tfgrpo.learn.decide import Rule, figures
 from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.in_use import Choices, effects_in_use, places_in_use
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
@@ -33,7 +34,8 @@ class Measurement:
     """The sums over a run's attempts, step by step."""
 
     def __init__(self, parts: RunParts) -> None:
-        self._store, self._run, self._seed = parts.session.store, parts.run, parts.settings.seed
+        self._parts, self._seed = parts, parts.settings.seed
+        self._store, self._run = parts.session.store, parts.run
         self._near = Nearness(self._store, parts.run, parts.problems)
         self._advantages, self._steps = Advantages(), 0
         self._texts: dict[str, str] = {}
@@ -90,7 +92,9 @@ class Measurement:
         start = tuple(name for name in of_base if name not in changed)
         first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
         rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
-        choosing = Choosing(rule, rivals.compatible, start)
+        texts = self._texts | {id: str(event.text) for id, event in first.items()}
+        in_use = Choices(self._parts, base, start, texts).in_use
+        choosing = Choosing(rule, rivals.compatible, in_use, start)
         gain = crossfitted(attempts, names, choosing, self._near, self._seed) if seen else None
         is_nothing = gain is None or not any(one and isfinite(one) for one in gain.estimate[:3])
         return None if is_nothing and not names else gain
@@ -102,11 +106,12 @@ class Measurement:
 
     def effects(self, pool: Pool, rivals: Rivals) -> dict[str, Effect]:
         """The effect of each factor: of a candidate where it is tried, of a challenger that over
-        what it stands in for, and of what is in force overall."""
+        what it stands in for, and of what is in force where it is shown."""
         known, (candidates, in_force) = self._advantages.effects(), pool.names
         of_all = rivals.known(candidates, known)
-        there = {name: overall(known, name, self._near.share(name)) for name in in_force}
-        return of_all | {name: effect for name, effect in there.items() if effect is not None}
+        members = {name: pool.factors[name] for name in in_force}
+        places = places_in_use(self._parts, pool.in_force, members)
+        return of_all | effects_in_use(known, places, self._near)
 
     def _recorded(self, step: int) -> Iterator[Observation]:
         return recorded(self._store, self._run, step, self._near.is_near)

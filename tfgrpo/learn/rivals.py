@@ -8,7 +8,7 @@ changes the experience in both. Rules that are worded alike and belong to other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -43,10 +43,10 @@ class Nearness:
         places = self._belongs_to(experience)
         return places is None or problem in places
 
-    def share(self, experience: str) -> float:
-        """The share of the run's problems that an experience belongs to."""
+    def share(self, experience: str, problems: Collection[str]) -> float:
+        """The share of some of the run's problems that an experience belongs to."""
         places = self._belongs_to(experience)
-        return 1.0 if places is None else len(places) / len(self._texts)
+        return 1.0 if places is None else len(places.intersection(problems)) / len(problems)
 
     def common(self, one: str, other: str) -> float:
         """Which share of its problems the experience with fewer has in common."""
