@@ -14,9 +14,10 @@ import pytest
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect, mean_effect
 from tfgrpo.learn.assign import CANDIDATES, tried
-from tfgrpo.learn.rivals import FEWEST, Nearness
+from tfgrpo.learn.in_use import Choices, effects_in_use
+from tfgrpo.learn.rivals import FEWEST, Nearness, challenger
 from tfgrpo.rendering.near_duplicates import NgramIndex
-from tfgrpo.store import Operation, Store
+from tfgrpo.store import ROOT, Experience, Library, Operation, Store
 
 KINDS = {
     "boxes": "{} crates arrive on a van. How many rows do they fill?",
@@ -159,3 +160,39 @@ def test_the_effect_of_what_is_in_force_is_the_mean_over_where_it_belongs_and_el
     assert mean_effect([(own, 0.25)]) == own._replace(
         above=pytest.approx(1.0, abs=1e-6), chance=pytest.approx(0.99)
     )
+
+
+def parts(top_k: int) -> Any:
+    settings, domain = SimpleNamespace(top_k=top_k), SimpleNamespace(retrieve=None)
+    return SimpleNamespace(settings=settings, domain=domain, problems=problems())
+
+
+def of_kind(kind: str) -> set[str]:
+    return {one for one in EVERY if one.startswith(kind)}
+
+
+def test_in_use_a_prompt_gets_of_what_is_taken_the_part_that_fits_best() -> None:
+    base = Library(ROOT, (Experience("a", "How many rows?", 0), Experience("b", "Das Rad", 0)))
+    words = challenger("d", "a", "How many rows?")
+    texts = {"c": "一共要收多少元", "d": "How many rows do crates on a van fill?"}
+    choices = Choices(parts(1), base, ("a", "b"), texts)
+    start = choices.in_use(("a", "b"))
+    assert (start["a"] >= of_kind("boxes"), start["b"] >= of_kind("Miete")) == (True, True)
+    assert set(start["a"]) | set(start["b"]) == set(EVERY)
+    taken = choices.in_use(("a", "b", "c", words))
+    assert [set(taken[one]) for one in ("a", "b", "c")] == [*map(of_kind, KINDS)]
+    assert taken[words] == taken["a"], "it stands in its place"
+    assert not choices.in_use(("b", words))[words], "what it stands in for has left"
+    everywhere = Choices(parts(0), base, ("a", "b"), texts).in_use(("a", "c"))
+    assert [len(there) for there in everywhere.values()] == [len(EVERY)] * 2
+
+
+def test_what_an_experience_does_where_it_is_not_shown_in_use_counts_for_nothing() -> None:
+    near: Any = SimpleNamespace(share=lambda id, there: sum(p < "p4" for p in there) / len(there))
+    own = Effect(0.25, 0.1, 0.99, 0.99, 40, 40)
+    effects = {"a": own, "a elsewhere": Effect(-0.3, 0.1, 0.05, 0.01, 60, 10)}
+    shown = ["p0", "p1", "p2", "p3", "p7"]
+    assert effects_in_use(effects, {"a": shown}, near)["a"].mean == pytest.approx(0.14)
+    assert effects_in_use(effects, {"a": shown[:4]}, near)["a"].mean == pytest.approx(0.25)
+    assert effects_in_use(effects, {"a": []}, near) == {}
+    assert effects_in_use({"a": own}, {"a": ["p7"]}, near) == {}
