@@ -37,6 +37,7 @@ from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
 from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.groups import Gathering
 from tfgrpo.learn.library_draft import Draft
+from tfgrpo.learn.loop import Training
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
@@ -48,7 +49,7 @@ from tfgrpo.runs.group_details import group_view
 from tfgrpo.runs.run_versions import Gain, pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
-from tfgrpo.store import Library, Operation, Store
+from tfgrpo.store import Library, Operation, Store, Version
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
 
@@ -344,6 +345,34 @@ def test_what_a_person_deletes_while_a_step_is_at_work_is_no_candidate(
         events = [e for version in store.log("run/candidates") for e in store.events(version)]
         gone = [e for e in events if e.experience == theirs.id and e.op == "DELETE"]
     assert [event.evidence for event in gone] == [None], "it was no longer there to be measured"
+
+
+@pytest.mark.parametrize("goes_back", [False, True])
+def test_what_a_person_takes_out_between_two_steps_stays_out(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, goes_back: bool
+) -> None:
+    desk, taken_out, step_by_itself = make(examples=False), list[str](), Training._step
+
+    async def step(self: Training, number: int) -> Version:
+        version = await step_by_itself(self, number)
+        with Store.open(desk.path) as store:
+            there = [e.id for e in store.library("main") if e.text == HELPS]
+            if there and not taken_out and goes_back:
+                store.move_branch("main", "run/step_0")
+            elif there and not taken_out:
+                store.commit("main", [Operation("DELETE", there[0])], message="by hand")
+            taken_out.extend(there)
+        return version
+
+    monkeypatch.setattr(Training, "_step", step)
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    with Store.open(desk.path) as store:
+        adds = [e for v in steps(desk.path) for e in store.events(v) if e.op == "ADD"]
+        assert goes_back or len(adds) == 1, "it came again under another id"
+        there = {e.id for e in (*store.library("main"), *store.library("run/candidates"))}
+    assert taken_out[0] not in there
 
 
 # its parts:

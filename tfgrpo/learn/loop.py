@@ -39,7 +39,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.runs.run_problems import RunProblems
-from tfgrpo.runs.run_versions import GAIN, gain_record, read_gate
+from tfgrpo.runs.run_versions import GAIN, gain_record, pool_branch, read_gate
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run
@@ -329,8 +329,9 @@ class Training:
                         )
                         changed = {one.experience for one in brought if one.op != "KEEP"}
                         after = [one for id, one in learned.following if id in changed]
-                        if of_pool := (*after, *learned.candidates):
-                            append_to_pool(store, run, base, of_pool, message)
+                        of_pool = (*after, *learned.candidates)
+                        if of_pool or (changed and store.has_branch(pool_branch(run))):
+                            append_to_pool(store, run, version, of_pool, message)
                         if trial is not None and self._gate is not None:
                             self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:

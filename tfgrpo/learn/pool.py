@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from tfgrpo.learn.assign import beside, factors
+from tfgrpo.learn.library_draft import Draft
 from tfgrpo.runs.run_versions import BASE, base_of_pool, pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library, Operation, Version
@@ -48,32 +49,39 @@ class Pool:
 
 def open_pool(store: Store, run: Run, base: Version) -> Pool:
     """The pool that goes with a version in force. What has changed on the run's branch since the
-    pool's last version (a person's edit) is brought into it, as a version."""
+    pool's last version (by a person's hand) is brought into it, as a version."""
     in_force, name = store.library(base), pool_branch(run)
     if name not in store.branches():
         return Pool(name, base, in_force, in_force)
-    tip = store.tip(name)
-    number = base_of_pool(pool_versions(store, run))
-    before = in_force if number is None else store.library(store.version(number))
-    operations = _changes(before, in_force, store.library(tip))
-    if operations:
-        tip = append_to_pool(store, run, base, operations, "what changed in the library meanwhile")
-    return Pool(name, base, in_force, store.library(tip))
+    if _before(store, run, in_force) != in_force:
+        append_to_pool(store, run, base, (), "what changed in the library meanwhile")
+    return Pool(name, base, in_force, store.library(store.tip(name)))
 
 
 def append_to_pool(
     store: Store, run: Run, base: Version, operations: Sequence[Operation], message: str
 ) -> Version:
-    """Appends a version to a run's pool, which goes with `base`; makes the branch for the first."""
-    name = pool_branch(run)
+    """Appends a version to a run's pool, which goes with `base`, with what has changed in the
+    library up to there; makes the branch for the first."""
+    name, in_force = pool_branch(run), store.library(base)
+    before = _before(store, run, in_force)
     if name not in store.branches():
         store.create_branch(name, base)
-    there = store.library(store.tip(name)).by_id  # of the first version what is gone is gone
+    pool = store.library(store.tip(name))
+    there = pool.by_id  # of the first version what is gone is gone
     left = [one for one in operations if one.op == "ADD" or one.experience in there]
+    after = Draft(pool).after(one for one in left if one.experience is not None)
+    left += _changes(before, in_force, after.library)
     meta: dict[str, Any] = {"run": run.name, BASE: base.number}
     models = run.config["models"]
     author = f"tfgrpo ({models['reflection_model'] or models['model']})"  # as of the run's versions
     return store.commit(name, left, message=message, author=author, meta=meta)
+
+
+def _before(store: Store, run: Run, in_force: Library) -> Library:
+    """The library that a run's pool goes with so far; `in_force` where it has no version."""
+    number = base_of_pool(pool_versions(store, run))
+    return in_force if number is None else store.library(store.version(number))
 
 
 def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
