@@ -37,7 +37,10 @@ from store_helpers import begin
 
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.collector import Batch, Collector
+from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.loop import plan_steps
+from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.store import Operation, Store, Version
@@ -521,6 +524,30 @@ def test_a_finished_run_that_is_run_again_asks_for_nothing(make: Callable[..., D
             assert not resumed
             assert fresh.uid != run.uid
             assert fresh.name == f"{run.name}-2"
+
+
+class OneStep:
+    """A policy of one's own that needs no further step after its first."""
+
+    def __init__(self, parts: RunParts, collector: Collector) -> None:
+        self._collector = collector
+
+    async def learn(self, step: Step) -> Learned:
+        batch = Batch(step.number, step.batch, step.library, step.is_last)
+        return Learned(tuple(await self._collector.groups(batch)), is_over=True)
+
+
+def test_a_run_that_needs_no_further_step_makes_none_when_it_is_gone_on_with(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.learn.loop.find_policy", lambda *_: OneStep)
+    desk = make()
+    with ScriptedEndpoint(teachable) as server:
+        desk.train(server)
+        asked = len(server.requests)
+        desk.train(server)
+        assert len(server.requests) == asked == 3 * 3
+    assert len(steps(desk.path, "problems")) == 1
 
 
 def test_the_meter_of_a_resumed_run_comes_to_what_an_undisturbed_one_comes_to(

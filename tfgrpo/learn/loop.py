@@ -50,6 +50,9 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.tools.tool_call_record import ToolRecord
 
+OVER = "over"
+"""In the meta of a run's version: it is the last, whatever steps were planned."""
+
 
 def plan_steps(
     dataset: Sequence[Problem], settings: TrainSettings
@@ -156,7 +159,6 @@ class Training:
             prompts,
             data.train,
         )
-        self._is_over = False
         self._parts, self._collector = parts, Collector(parts)
         policy = find_policy(self.settings.policy, project_root(self._store.path))
         self._learner = policy(parts, self._collector)
@@ -188,7 +190,7 @@ class Training:
                 await self._collector.recall([batch for _, batch in self.steps[:done]])
                 left = range(done, len(self.steps))
                 versions: list[Version] = []
-                while left and not self._is_over:
+                while left and self._done() <= left[0]:
                     versions.append(await self._step(left[0]))
                     left = left[1:]
         except BaseException as error:
@@ -205,10 +207,11 @@ class Training:
         return versions
 
     def _done(self) -> int:
-        tags = self._store.tags()
-        return next(
-            n for n in range(len(self.steps) + 1) if f"{self._run.name}/step_{n + 1}" not in tags
-        )
+        """The number of steps that are done: all, where the last says that none has to follow."""
+        name, tags, steps = self._run.name, self._store.tags(), len(self.steps)
+        done = next(n for n in range(steps + 1) if f"{name}/step_{n + 1}" not in tags)
+        last = self._store.version(tags[f"{name}/step_{done}"]) if done else None
+        return steps if last is not None and OVER in last.meta else done
 
     async def _step(self, step: int) -> Version:
         epoch, batch = self.steps[step]
@@ -225,7 +228,6 @@ class Training:
         origin = StepOrigin(self._run.uid, step, self._evidence(step))
         with contained():
             learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
-        self._is_over = learned.is_over
         groups = learned.groups
         self._enter("gate")
         trial = None
@@ -293,6 +295,7 @@ class Training:
             }
             more = {
                 "rendering": _rendering(self.settings),
+                OVER: learned.is_over,
                 GAIN: learned.gain and gain_record(learned.gain),
                 "refused": refused + lost,
                 "failed": failures,
