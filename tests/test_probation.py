@@ -36,7 +36,7 @@ from tfgrpo.learn.crossfit import Choosing
 from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
 from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.groups import Gathering
-from tfgrpo.learn.library_draft import Draft
+from tfgrpo.learn.library_draft import Draft, split_fitting
 from tfgrpo.learn.loop import Training
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
@@ -49,7 +49,7 @@ from tfgrpo.runs.group_details import group_view
 from tfgrpo.runs.run_versions import Gain, pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
-from tfgrpo.store import Library, Operation, Store, Version
+from tfgrpo.store import Experience, Library, Operation, Store, Version
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
 
@@ -562,6 +562,23 @@ def test_examples_without_room_are_given_up_where_the_others_enter(
     settled = settle(store, about, decided, StepOrigin("run", 1, {}))
     assert [(one.op, one.experience) for one in settled.operations] == [("ADD", first)]
     assert [(one.op, one.experience) for one in settled.candidates] == [("DELETE", second)]
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+def test_what_leaves_makes_room_for_what_enters_in_the_same_step(turned: int) -> None:
+    old, changed = Experience("old", HARMS, 0), Experience("there", NOTHING, 1)
+    library = Library(FIRST, (old, changed))
+    operations = [
+        Operation("ADD", "new", HARMS),
+        Operation("MODIFY", "old", HARMS + HARMS),
+        Operation("DELETE", "old"),
+    ]
+    if turned < 0:
+        operations = [operations[2], operations[0]]
+    cap = Draft(library).tokens
+    assert split_fitting(operations, library, cap) == (operations, [])
+    more = Operation("ADD", "more", HELPS)
+    assert split_fitting([*operations, more], library, cap) == (operations, [more])
 
 
 KINDS = (

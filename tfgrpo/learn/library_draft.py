@@ -81,12 +81,16 @@ def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
 def split_fitting(
     operations: Sequence[Operation], library: Library, cap: int | None
 ) -> tuple[list[Operation], list[Operation]]:
-    """The operations that a library has room for under its cap, and the rest."""
-    draft = Draft(library)
+    """The operations that a library has room for under its cap, and the rest. What leaves in the
+    end makes room for all."""
+    last = {operation.experience: operation.op for operation in operations}
+    draft = Draft(library.less({id for id, op in last.items() if id and op == "DELETE"}))
     fit: list[Operation] = []
     crowded: list[Operation] = []
     for operation in operations:
-        if fits(draft, operation, cap):
+        if last[operation.experience] == "DELETE":
+            fit.append(operation)
+        elif fits(draft, operation, cap):
             draft.apply(operation)
             fit.append(operation)
         else:
