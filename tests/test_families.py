@@ -322,12 +322,12 @@ def test_intervals_cover_the_spread_of_seeds_and_of_problems() -> None:
     the truth, and those that leave the seeds out hold it far less often."""
     dice, truth, rounds = np.random.default_rng(5), 0.1, 200
     held = {"pooled": 0, "family": 0, "problems alone": 0}
-    for number in range(rounds):
+    for _ in range(rounds):
         families = {
             name: [truth + dice.normal(0, 0.1) + dice.normal(0, 0.4, 40) for _ in range(6)]
             for name in "abcd"
         }
-        fixed = pooling.pooled(families, rounds=400, seed=number).fixed
+        fixed = pooling.pooled(families).fixed
         own = pooling.of_family(families["a"])
         flat = pooling.of_family([np.concatenate(families["a"])])
         for name, one in (("pooled", fixed), ("family", own), ("problems alone", flat)):
@@ -335,6 +335,39 @@ def test_intervals_cover_the_spread_of_seeds_and_of_problems() -> None:
     assert held["pooled"] >= 0.92 * rounds
     assert 0.90 * rounds <= held["family"] <= 0.99 * rounds
     assert held["problems alone"] < held["family"]
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_a_pooled_interval_over_few_seeds_is_wide_enough(seeds: int) -> None:
+    dice, truth, rounds = np.random.default_rng(7), 0.2, 300
+    held = 0
+    for _ in range(rounds):
+        families = {
+            name: [truth + dice.normal(0, 0.1) + dice.normal(0, 0.2, 60) for _ in range(seeds)]
+            for name in "abcd"
+        }
+        fixed = pooling.pooled(families).fixed
+        held += fixed.low <= truth <= fixed.high
+    assert held >= 0.92 * rounds
+
+
+def test_a_page_says_what_its_pooled_interval_is_over() -> None:
+    one, other = cell("a", 0, [0.5, 0.0, 0.1]), cell("b", 0, [0.1, 0.2, 0.0])
+    assert "(over problems alone)" in pooling.page([one, other])
+    both = [one, cell("a", 1, [0.3, 0.1, 0.0]), other]
+    assert "(over seeds, and over problems alone where a family has one)" in pooling.page(both)
+    assert "(over seeds)" in pooling.page([*both, cell("b", 1, [0.1, 0.4, 0.0])])
+
+
+def test_a_cell_that_a_lookup_answers_is_in_no_pooled_gain() -> None:
+    """The lookup is made on the cell's own draw, and beside its own empty library."""
+    used = {**cell("en-hotel", 1, [0.2, 0.0]), "empty": 0.15}
+    refused = {**cell("en-hotel", 0, [0.9, 0.8]), "empty": 0.167}
+    page = pooling.page([used, refused])
+    assert "| en-hotel | 1 | 0.150 |" in page
+    assert "Pooled over 1 families and 1 runs: +0.100" in page
+    assert "- en-hotel, seed 0: not used: a lookup scores 0.267, the empty library 0.167" in page
+    assert "Pooled" not in pooling.page([refused])
 
 
 def test_nothing_is_pooled_of_no_family() -> None:

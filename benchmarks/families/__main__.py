@@ -84,35 +84,35 @@ def show_command(family: str, part: Any, seed: int, problems: int | None) -> Non
 
 @main.command("lookup")
 @click.argument("results", type=FOLDER)
-@click.option("--seeds", type=int, default=3, show_default=True, help="Draws that are averaged.")
-def lookup_command(results: Path, seeds: int) -> None:
-    """Score a lookup on each family's test problems, beside the empty library.
+def lookup_command(results: Path) -> None:
+    """Score a lookup on test problems, beside the empty library.
 
-    The empty library's score is that of trained cells on test problems, else of headroom on
-    development problems. A family whose lookup beats it by five points is refused.
+    Each trained cell is beside the lookup on its own draw. A family without a cell is beside the
+    empty library on development problems, by model. What a lookup beats by five points is refused.
     """
     cells = ResultFile(results / training.FILE).read()
     rooms = headroom.latest(results)
-    click.echo("| family | letters | numbers | empty | |")
-    click.echo("|---|---:|---:|---:|---|")
+    click.echo("| family | seed | model | letters | numbers | empty | |")
+    click.echo("|---|---:|---|---:|---:|---:|---|")
     for name, family in FAMILIES.items():
-        drawn = [lookup.lookup_scores(family, seed) for seed in range(seeds)]
-        scores = {way: sum(one[way] for one in drawn) / seeds for way in lookup.WAYS}
-        tested = [cell["empty"] for cell in cells if cell["family"] == name]
-        arms = [arms["empty"]["score"] for (f, _), arms in rooms.items() if f == name]
-        known = tested or arms
-        empty = sum(known) / len(known) if known else None
-        verdict = lookup_verdict(max(scores.values()), empty)
-        shown = "–" if empty is None else f"{empty:.3f}"
-        ways = " | ".join(f"{score:.3f}" for score in scores.values())
-        click.echo(f"| {name} | {ways} | {shown} | {verdict} |")
+        known = [(c["seed"], c["model"], c["empty"]) for c in cells if c["family"] == name] or [
+            (0, model, arms["empty"]["score"])
+            for (of, model), arms in rooms.items()
+            if of == name and "empty" in arms
+        ]
+        for seed, model, empty in known or [(0, "–", None)]:
+            scores = lookup.lookup_scores(family, seed)
+            verdict = lookup_verdict(max(scores.values()), empty)
+            shown = "–" if empty is None else f"{empty:.3f}"
+            ways = " | ".join(f"{score:.3f}" for score in scores.values())
+            click.echo(f"| {name} | {seed} | {model} | {ways} | {shown} | {verdict} |")
 
 
 def lookup_verdict(best: float, empty: float | None) -> str:
     """Returns whether a family may be used."""
     if empty is None:
         return "the empty library was not scored"
-    return "used" if best < empty + lookup.MARGIN else "not used: a lookup answers it"
+    return "used" if lookup.is_usable(best, empty) else "not used: a lookup answers it"
 
 
 @main.command("headroom")

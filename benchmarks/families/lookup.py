@@ -24,6 +24,11 @@ FORMS = {"math": "\\boxed{{{}}}", "choice": "Label: {}", "exact": "Answer: {}", 
 Likeness = Callable[[str, str], float]
 
 
+def is_usable(best: float, empty: float) -> bool:
+    """Returns whether the better lookup leaves a family in use, beside the empty library."""
+    return best < empty + MARGIN
+
+
 def given(family: Family, answer: object) -> str:
     """Returns a response that gives an answer and nothing else."""
     return FORMS[family.domain.partition(":")[0]].format(as_text(answer))

@@ -2,24 +2,29 @@
 
 A cell's problems are drawn with its seed, so cells of a family differ by the problems as well as
 by the run. A family's interval is Student's over its cells' gains, where there are at least two.
-The pooled gain is the mean of the families' means; its interval is a bootstrap of two levels with
-the families as they are: cells are drawn with replacement within each family, then problems within
-each cell (Davison and Hinkley, Bootstrap Methods, 1997, 3.8). Where families are taken for a
-sample of others, the interval is Student's over their means.
+A family with one cell has an interval over its problems, which says nothing of other seeds.
+The pooled gain is the mean of the families' means. With the families as they are, its interval is
+Student's over the same units, on Satterthwaite's degrees of freedom (Biometrics Bulletin 2, 1946).
+Where families are taken for a sample of others, the interval is Student's over their means.
+
+A cell is left out where a lookup on its own draw answers it (`lookup.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf, sqrt
+from statistics import variance
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.families import lookup
+from benchmarks.families.registry import FAMILIES
 from benchmarks.families.results import Result, mean
-from tfgrpo.evaluation.statistics import Estimate, interval
+from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
 
-ROUNDS = 10_000
 Gains = NDArray[np.float64]
 Families = Mapping[str, Sequence[Gains]]
 
@@ -43,35 +48,35 @@ def gains_of(cells: Sequence[Result]) -> dict[str, list[Gains]]:
 def of_family(cells: Sequence[Gains]) -> Estimate:
     """Returns a family's gain with its interval: over its cells, or over the problems of the only
     one, which then says nothing of other seeds."""
-    if len(cells) == 1:
-        return interval(cells[0].tolist())
-    return interval([float(cell.mean()) for cell in cells])
+    return interval(_units(cells))
 
 
-def pooled(families: Families, *, rounds: int = ROUNDS, seed: int = 0) -> Pooled:
+def _units(cells: Sequence[Gains]) -> list[float]:
+    """Returns what a family's gain is the mean of: its cells' gains, or the only one's problems."""
+    return cells[0].tolist() if len(cells) == 1 else [float(cell.mean()) for cell in cells]
+
+
+def pooled(families: Families) -> Pooled:
     """Returns the mean of the families' gains with its intervals. Raises ValueError for none."""
     if not families:
         raise ValueError("there is no family to pool")
-    dice = np.random.default_rng(seed)
-    drawn = np.zeros(rounds)
-    for cells in families.values():
-        drawn += _resampled(cells, rounds, dice) / len(families)
-    means = [mean([float(cell.mean()) for cell in cells]) for cells in families.values()]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    fixed = Estimate(mean(means), float(low), float(high), sum(map(len, families.values())))
+    units = [_units(cells) for cells in families.values()]
+    means = [mean(values) for values in units]
+    fixed = _of_means(mean(means), units)
     return Pooled(fixed, interval(means) if len(means) > 1 else None)
 
 
-def _resampled(cells: Sequence[Gains], rounds: int, dice: np.random.Generator) -> Gains:
-    """Returns a family's mean gain in each round of drawing cells, and problems within them."""
-    total = np.zeros(rounds)
-    for _ in cells:
-        chosen = dice.integers(len(cells), size=rounds)
-        for number, cell in enumerate(cells):
-            there = np.flatnonzero(chosen == number)
-            places = dice.integers(len(cell), size=(len(there), len(cell)))
-            total[there] += cell[places].mean(axis=1)
-    return total / len(cells)
+def _of_means(middle: float, units: Sequence[Sequence[float]]) -> Estimate:
+    """Returns the mean of several samples' means, with Student's interval on Satterthwaite's
+    degrees of freedom, rounded down; infinite where a sample has one value."""
+    count = sum(map(len, units))
+    if min(map(len, units)) < 2:
+        return Estimate(middle, -inf, inf, count)
+    errors = [variance(values) / len(values) for values in units]
+    weights = sum(error**2 / (len(values) - 1) for error, values in zip(errors, units, strict=True))
+    freedom = int(sum(errors) ** 2 / weights) if weights else count
+    half = t_quantile(0.975, freedom) * sqrt(sum(errors)) / len(units)
+    return Estimate(middle, middle - half, middle + half, count)
 
 
 def page(cells: Sequence[Result]) -> str:
@@ -83,10 +88,40 @@ def page(cells: Sequence[Result]) -> str:
 
 
 def _group(code: str, model: str, arm: str, cells: Sequence[Result]) -> str:
+    refused = {id(cell): best for cell in cells if (best := refusing(cell)) is not None}
+    out = [
+        f"- {cell['family']}, seed {cell['seed']}: not used: a lookup scores "
+        f"{refused[id(cell)]:.3f}, the empty library {cell['empty']:.3f}"
+        for cell in cells
+        if id(cell) in refused
+    ]
+    used = [cell for cell in cells if id(cell) not in refused]
+    return "\n".join([f"## {arm}, {model}, code {code}", "", *_table(used), *out])
+
+
+def refusing(cell: Result) -> float | None:
+    """Returns what a lookup scores on a cell's draw where that puts the cell out, else None."""
+    if cell["family"] not in FAMILIES:
+        return None
+    best = max(lookup.lookup_scores(FAMILIES[cell["family"]], cell["seed"]).values())
+    return None if lookup.is_usable(best, cell["empty"]) else best
+
+
+def _over(families: Families) -> str:
+    """Returns what a pooled interval is over, in words."""
+    single = [len(cells) == 1 for cells in families.values()]
+    if all(single):
+        return "over problems alone"
+    return "over seeds" + (
+        ", and over problems alone where a family has one" if any(single) else ""
+    )
+
+
+def _table(cells: Sequence[Result]) -> list[str]:
+    if not cells:
+        return []
     families = gains_of(cells)
     lines = [
-        f"## {arm}, {model}, code {code}",
-        "",
         "| family | seeds | empty | learned | gain [95 %] | below empty | tokens |",
         "|---|---:|---:|---:|---|---:|---:|",
     ]
@@ -103,7 +138,7 @@ def _group(code: str, model: str, arm: str, cells: Sequence[Result]) -> str:
     lines += [
         "",
         f"Pooled over {len(families)} families and {len(cells)} runs: {_signed(fixed)} for these "
-        "families (bootstrap over seeds and problems)"
+        f"families ({_over(families)})"
         + (f", {_signed(others)} for families like them." if others else "."),
         f"Runs below the empty library: {len(lost)} of {len(cells)}" + (":" if lost else "."),
     ]
@@ -112,7 +147,7 @@ def _group(code: str, model: str, arm: str, cells: Sequence[Result]) -> str:
         f"({cell['gain'][0]:+.3f} [{cell['gain'][1]:+.3f}, {cell['gain'][2]:+.3f}])"
         for cell in lost
     ]
-    return "\n".join(lines)
+    return lines
 
 
 def losing(cells: Sequence[Result]) -> list[Result]:
