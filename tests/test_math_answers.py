@@ -112,6 +112,11 @@ RIGHT = [
     ("C", r"\boxed{\text{(C) } 12}"),
     ("C", r"\boxed{C. 12}"),
     ("(C)", r"\boxed{Option C}"),
+    (r"\textbf{(E)}\ \text{not enough information}", r"\boxed{E}"),
+    (r"\textbf{(C)} \text{cannot be determined}", r"\boxed{C}"),
+    (r"\textbf{(C)} \text{cannot be determined}", r"\boxed{\text{(C) cannot be determined}}"),
+    ("C. Both statements are wrong", r"\boxed{C}"),
+    ("C. Both statements are wrong", r"\boxed{(C) Both statements are wrong}"),
     ("12", r"\boxed{12\text{ marbles}}"),
     ("12", r"\boxed{12~\text{red marbles}}"),
     ("1250", r"\boxed{1{,}250\text{ people}}"),
@@ -123,6 +128,9 @@ RIGHT = [
 ]
 
 WRONG = [
+    (r"\textbf{(E)}\ \text{not enough information}", r"\boxed{D}"),
+    ("C. Both statements are wrong", r"\boxed{(B) Both statements are wrong}"),
+    ("C. Both statements are wrong", r"\boxed{(C) One statement is wrong}"),
     ("5", "I considered 5 but I do not know"),
     ("5", r"\boxed{I considered 5 but I do not know}"),
     ("5", r"\boxed{not 5}"),

@@ -218,7 +218,6 @@ SCALES = [
     "mille",
     "docenas",
     "grand",
-    "gross",
     "миллионов",
     "тысяч",
     "triệu",
@@ -239,7 +238,7 @@ PARTS = [
     "tercios",
     "dixièmes",
 ]
-UNCLEAR = ["quarters", "mil", "half", "einhalb", "halbe", "billions", "tiers", "cuartos"]
+UNCLEAR = ["gross", "quarters", "mil", "half", "einhalb", "halbe", "billions", "tiers", "cuartos"]
 CHANGED = ["squared", "cubed", "factorial", "doubled", "negative", "below"]
 OTHERS = [*SCALES, *PARTS, *UNCLEAR, *CHANGED]
 NUMBERS = _each(
@@ -266,6 +265,7 @@ NUMBERS = _each(
         ("5 mil", [r"5\text{ mil}"], ["5", "5000", "5/1000"]),
         ("1/2", ["5 tenths", r"5\text{ tenths}", "1 halves"], ["5 hundredths", "2 halves"]),
         ("2/3", ["2 thirds", "2 Drittel", "2 tercios"], ["2", "3 halves"]),
+        ("72000", [], [r"\$500 gross", "500 gross", r"500\text{ gross}"]),
         ("5 quarters", [r"5\text{ quarters}"], ["5", "5/4"]),
         ("25", ["5 squared"], ["-5 squared"]),
         ("120", ["5 factorial", r"5\text{ factorial}"], []),

@@ -150,9 +150,9 @@ def unwrap_latex(text: str) -> str:
     return re.sub(r"\\([_&%#$ ])", r"\1", text)
 
 
-def option_letter(text: str, letters: str) -> str | None:
+def option_letter(text: str, letters: str, *, is_truth: bool = False) -> str | None:
     """Returns which of some letters a text chooses: `D`, `(D) 4.5 J`. None where what follows names
-    another one, or takes it back."""
+    another one, or takes it back, as no ground truth does: `(E) not enough information`."""
     match = OPTION.match(text)
     letter = match and (match[1] or match[2])
     if match is None or letter is None or letter.upper() not in letters.upper():
@@ -162,7 +162,7 @@ def option_letter(text: str, letters: str) -> str | None:
         alike = other.isupper() == letter.isupper() or len(rest.strip(" .()")) == 1
         if alike and other.upper() in letters.upper() and other.upper() != letter.upper():
             return None
-    return None if DOUBTED.search(rest) else letter
+    return None if not is_truth and DOUBTED.search(rest) else letter
 
 
 def is_declared(line: str) -> bool:

@@ -403,7 +403,8 @@ class Improving:
             if not Path(path).exists():
                 continue
             paths.append(path)
-            count += len(read_collected(Path(path)))
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
+            count += sum(bool(line.strip()) for line in lines)
         return paths
 
     async def _score(self, plans: Sequence[EvalPlan], run: Run) -> None:

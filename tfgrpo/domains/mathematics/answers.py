@@ -254,8 +254,8 @@ def check_gold(gold: str, rules: Rules = USUAL) -> str | None:
 def judgeable(gold: str) -> str | None:
     """Returns what is wrong with a ground truth that holds no box, or None."""
     gold, _ = _as_products(plainly(gold), "")
-    kinds = (quantity, clock, date, based, choice, in_words, compound)
-    if any(kind(gold) is not None for kind in kinds):
+    kinds = (quantity, clock, date, based, in_words, compound)
+    if choice(gold, is_truth=True) or any(kind(gold) is not None for kind in kinds):
         return None
     if (
         literal(gold)
@@ -273,7 +273,7 @@ def judgeable(gold: str) -> str | None:
 def normal(gold: str) -> str:
     """Returns the form that all answers equal to a ground truth share, as one vote."""
     gold = plainly(gold)
-    number, time, letter = plain(gold), clock(gold), choice(gold)
+    number, time, letter = plain(gold), clock(gold), choice(gold, is_truth=True)
     if (
         number is not None
         and max(number.numerator.bit_length(), number.denominator.bit_length()) < WIDEST
@@ -300,9 +300,11 @@ def in_digits(number: Fraction) -> str:
     return f"{'-' if number < 0 else ''}{whole}.{part:0{places}}"
 
 
-def choice(text: str) -> str | None:
-    """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`."""
-    return option_letter(one_line(WRAPPING.sub(r"\1", text)).strip("$ "), "ABCDEFGHIJ")
+def choice(text: str, *, is_truth: bool = False) -> str | None:
+    """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`. Nothing
+    takes back the one of a ground truth."""
+    line = one_line(WRAPPING.sub(r"\1", text)).strip("$ ")
+    return option_letter(line, "ABCDEFGHIJ", is_truth=is_truth)
 
 
 def choices(text: str) -> tuple[str, ...] | None:
@@ -436,12 +438,18 @@ def _ratios(text: str) -> list[tuple[Fraction, ...] | None]:
 
 
 def _same_choice(gold: str, answer: str) -> bool | None:
-    want, have = choice(gold), choice(answer)
+    want, have = choice(gold, is_truth=True), choice(answer)
+    if want is not None and have is None and choice(answer, is_truth=True) is not None:
+        return _words(gold) == _words(answer)  # else the words behind a letter take it back
     if want is None or have is None:
         return None
     if len(gold.strip()) == len(answer.strip()) == 1:  # b is not B, but (b) chooses B
         return want == have
     return want.casefold() == have.casefold()
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", one_line(WRAPPING.sub(r"\1", text)).casefold())
 
 
 def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:

@@ -41,12 +41,12 @@ PARTS = {
     10**6: "millionth millionths Millionstel",
 }  # fmt: skip
 """What stands below the bar → the words of such a part."""
-LAST = {"^{2}": "squared", "^{3}": "cubed", "!": "factorial", r"\times 144": "gross"}
-LAST |= {r"\times 1000": "grand"}
+LAST = {"^{2}": "squared", "^{3}": "cubed", "!": "factorial", r"\times 1000": "grand"}
 LAST |= {rf"\times\frac{{1}}{{{below}}}": words for below, words in PARTS.items()}
 """What a word means that ends an answer, and may begin another thing elsewhere: five grand prizes,
 five third graders."""
 UNCLEAR = [
+    "gross",
     "mil",
     "quarter",
     "quarters",
