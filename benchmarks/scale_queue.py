@@ -129,7 +129,7 @@ def measure() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             store = cluster.address("queue")
             (Path(folder) / ".tfgrpo").mkdir()
-            begin(Path(folder), store, 2, 4, "http://127.0.0.1:9/v1")
+            begin(Path(folder), store, (2, 2), 4, "http://127.0.0.1:9/v1")
             return asyncio.run(_measure(cluster, store))
     finally:
         cluster.close()
