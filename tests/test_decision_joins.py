@@ -2,6 +2,7 @@
 
 A cell of `JOINS` is what comes of it: how the proposal stands and the experiment, and what is in
 the library that is served; `-` where the verb is refused, and then nothing at all is recorded.
+A proposal that was decided is no candidate until it is reopened.
 """
 
 from __future__ import annotations
@@ -39,12 +40,10 @@ STATES = {
     "rejected": (REJECT,),
     "on trial": (TRIAL,),
     "part on trial": (f"{ACCEPT} --only G1", TRIAL),
-    "rejected on trial": (REJECT, TRIAL),
     "stopped": (TRIAL, "experiment stop e"),
     "rolled back": (TRIAL, "experiment rollback e"),
     "promoted": (TRIAL, PROMOTE),
     "part promoted": (f"{ACCEPT} --only G1", TRIAL, PROMOTE),
-    "rejected promoted": (REJECT, TRIAL, PROMOTE),
     "promoted and back": (TRIAL, PROMOTE, "experiment rollback e"),
     "forced in": (TRIAL, f"{ACCEPT} --force"),
     "forced out": (TRIAL, f"{REJECT} --force"),
@@ -81,17 +80,15 @@ open:
 part:
     a c12; a c12; a2 c1; o c; o2 f runs c1; -; -; -; o2 c; o c
 accepted:
-    -; -; -; o c; a f runs c12; -; -; -; a c; o c
+    -; -; -; o c; -; -; -; -; a c; o c
 part, rest not:
-    -; -; -; o c; a2 f runs c1; -; -; -; a2 c; o c
+    -; -; -; o c; -; -; -; -; a2 c; o c
 rejected:
-    -; -; -; o c; r f runs c; -; -; -; -; o c
+    -; -; -; o c; -; -; -; -; -; o c
 on trial:
     -; -; -; -; -; a e won c12; o e back c; o e ends c; -; -
 part on trial:
     -; -; -; -; -; a e won c12; o2 e back c1; o2 e ends c1; o2 e ends c; o e runs c
-rejected on trial:
-    -; -; -; o e runs c; -; a e won c12; r e back c; r e ends c; -; o e runs c
 stopped:
     a e ends c12; o2 e ends c2; r e ends c; -; o e ends f runs c; -; -; -; -; -
 rolled back:
@@ -100,8 +97,6 @@ promoted:
     -; -; -; -; -; -; o e back c; -; a e won c; -
 part promoted:
     -; -; -; -; -; -; o2 e back c1; -; a e won c1; -
-rejected promoted:
-    -; -; -; -; -; -; r e back c; -; a e won c; -
 promoted and back:
     a e back c12; o2 e back c2; r e back c; -; o e back f runs c; -; -; -; -; -
 forced in:
@@ -115,17 +110,17 @@ other on trial:
 other promoted:
     a e won cm12; o2 e won cm2; r e won cm; -; o e won f runs cm; -; o e back c; -; o e won c; -
 accepted, undone:
-    -; -; -; o c; a f runs c; -; -; -; -; o c
+    -; -; -; o c; -; -; -; -; -; o c
 accepted, back:
-    -; -; -; o c; a f runs c; -; -; -; -; o c
+    -; -; -; o c; -; -; -; -; -; o c
 accepted, reverted:
-    -; -; -; o c; a f runs c; -; -; -; a c12; o c
+    -; -; -; o c; -; -; -; -; a c12; o c
 promoted, undone:
-    -; -; -; o e won c; a e won f runs c; -; o e back c; -; -; o e won c
+    -; -; -; o e won c; -; -; o e back c; -; -; o e won c
 promoted, back:
-    -; -; -; o e won c; a e won f runs c; -; o e back c; -; -; o e won c
+    -; -; -; o e won c; -; -; o e back c; -; -; o e won c
 promoted, moved:
-    -; -; -; o e won cm; a e won f runs cm; -; -; -; a e won c; o e won cm
+    -; -; -; o e won cm; -; -; -; -; a e won c; o e won cm
 branch gone:
     a c12; o2 c2; r c; -; o f runs c; -; -; -; -; -
 checked out:
