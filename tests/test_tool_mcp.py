@@ -12,11 +12,11 @@ import pytest
 from waiting import until_so
 
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.mcp_tools import Connection, Server, ServerError
+from tfgrpo.tools.mcp_tools import CLOSED, Connection, Server, ServerError
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
 
-pytest.importorskip("mcp")
+mcp = pytest.importorskip("mcp")
 
 SERVER = '''
 import os
@@ -126,12 +126,15 @@ class Failing:
     async def __aexit__(self, *_: object) -> None:
         raise ValueError("it does not close")
 
+    async def list_tools(self) -> None:
+        raise mcp.MCPError(CLOSED, "Connection closed")
+
 
 def test_a_connection_that_does_not_close_is_made_again() -> None:
     async def use() -> None:
         connection = Connection("x", Failing)  # type: ignore[arg-type]
         first = await connection.client()
-        connection.give_up(first)
+        await connection.renew(first)
         async with asyncio.timeout(60):
             assert await connection.client() is not first
             with pytest.raises(ValueError, match="it does not close"):

@@ -20,7 +20,7 @@ import pytest
 
 from tfgrpo.tools import mcp_tools, toolbox
 from tfgrpo.tools.mcp_tools import Server, ServerError
-from tfgrpo.tools.tool import Result
+from tfgrpo.tools.tool import Result, Tool
 from tfgrpo.tools.toolbox import ToolSettings
 
 pytest.importorskip("mcp")
@@ -181,7 +181,14 @@ def broken_off(handler: Handler, asked: dict[str, Any]) -> None:
     gone(handler, asked)
 
 
+def an_error_of_its_own(handler: Handler, asked: dict[str, Any]) -> None:
+    """With the code that `mcp` itself has for a connection that was closed."""
+    error = {"code": mcp_tools.CLOSED, "message": "not today"}
+    handler.say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+
+
 HARM = (
+    an_error_of_its_own,
     packed_events,
     gone,
     broken_off,
@@ -238,17 +245,27 @@ def test_a_server_that_does_not_end_its_session_is_left(
 
 @pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__)
 def test_a_call_that_came_to_nothing_ends_no_other(tmp_path: Path, harm: Answer) -> None:
-    """Neither one after it nor one beside it: a connection serves all attempts of a run."""
+    """Neither one after it nor one beside it: a connection serves all attempts of a run. The one
+    beside is answered when the other is over, unless that takes its time."""
+    over = threading.Event()
 
     def by_turns(handler: Handler, asked: dict[str, Any]) -> None:
-        harmful = asked["params"].get("arguments")
-        harm(handler, asked) if harmful else handler.say(json.dumps(usual(asked)).encode())
+        if asked["params"].get("arguments"):
+            harm(handler, asked)
+        else:
+            over.wait(1.0)
+            handler.say(json.dumps(usual(asked)).encode())
+
+    async def harmed(tool: Tool) -> Result:
+        result = await tool.call({"harm": 1})
+        over.set()
+        return result
 
     async def use(url: str) -> list[Result]:
         server = Server(url=url, seconds=10)
         async with toolbox.opened(ToolSettings(use=(), mcp={"x": server}), tmp_path) as box:
             [tool] = box.tools()
-            first, beside = await asyncio.gather(tool.call({"harm": 1}), tool.call({}))
+            first, beside = await asyncio.gather(harmed(tool), tool.call({}))
             return [first, beside, await tool.call({})]
 
     with served(**{"tools/call": by_turns}) as (url, _):

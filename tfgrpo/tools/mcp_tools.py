@@ -36,7 +36,8 @@ CLOSING_SECONDS = 10.0
 SECONDS, SILENT_SECONDS = 30.0, 300.0
 """In which a connection is made, and in which something comes over one; as `mcp` has it."""
 CLOSED = -32000
-"""The code of `mcp`'s errors for a connection that was closed."""
+"""The code of `mcp`'s errors for a connection that was closed. A call whose own stream ended has it
+too, and a server may give it to whatever it refuses."""
 EVENTS = "text/event-stream"
 BAD_GATEWAY = 502
 PAGES = 100
@@ -95,11 +96,19 @@ class Connection:
         """What speaks to the server. Raises ServerError where it cannot be reached."""
         return await asyncio.shield(self._ready)
 
-    def give_up(self, client: Client) -> None:
-        """Has the connection made again, unless somebody else had before."""
-        if self._ready.done() and not self._ready.exception() and self._ready.result() is client:
-            self._ready = asyncio.get_running_loop().create_future()
-            self._over.set()
+    async def renew(self, client: Client) -> None:
+        """Has the connection made again where it is closed, unless somebody else had before. One
+        that still answers is open: calls beside go on over it."""
+        try:
+            await client.list_tools()
+        except Exception as error:  # the server's, the transport's, or a list of no known shape
+            if _is_closed(error) and self._is(client):
+                self._ready = asyncio.get_running_loop().create_future()
+                self._over.set()
+
+    def _is(self, client: Client) -> bool:
+        ready = self._ready
+        return ready.done() and not ready.exception() and ready.result() is client
 
     async def close(self) -> None:
         """Ends the connection, also in the midst of a handshake."""
@@ -159,8 +168,8 @@ class RemoteTool(Tool):
         try:
             answer = await client.call_tool(self.name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
-            if getattr(error, "code", None) == CLOSED:
-                self.connection.give_up(client)
+            if _is_closed(error):
+                await self.connection.renew(client)
             text = secrets.scrub(f"{self.spec.name} failed: {_first_cause(error)}")
             result = Result(text[:500], failed=True)
         else:
@@ -261,6 +270,10 @@ def _unusable(name: str, error: Exception) -> ServerError:
         secrets.scrub(f"MCP server {name} cannot be used: {_first_cause(error)}")[:300],
         hint=f"check [tools.mcp.{name}] in tfgrpo.toml",
     )
+
+
+def _is_closed(error: Exception) -> bool:
+    return getattr(error, "code", None) == CLOSED
 
 
 def _first_cause(error: BaseException) -> str:
