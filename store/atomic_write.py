@@ -248,7 +248,10 @@ def held_folder(within: Path, begins: str) -> Iterator[Path]:
         if fcntl is None:
             yield folder
             return
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # somebody took it for a leftover
+            continue
         try:
             if hold(handle, str(folder)):
                 yield folder

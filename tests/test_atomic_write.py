@@ -72,6 +72,24 @@ def test_what_somebody_is_about_to_remove_is_not_held(tmp_path: Path) -> None:
         assert folder.is_dir()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody removes leftovers")
+def test_a_folder_that_is_swept_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir, swept = Path.mkdir, []
+
+    def mkdir_amid_a_sweep(folder: Path, **options: int) -> None:
+        mkdir(folder, **options)
+        if not swept:
+            swept.append(folder)
+            atomic_write.sweep(str(tmp_path), ".clone-", os.rmdir)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_amid_a_sweep)
+    with atomic_write.held_folder(tmp_path, ".clone-") as folder:
+        assert folder.is_dir()
+        assert not swept[0].exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")
 def test_a_file_is_its_owners_unless_said_otherwise(tmp_path: Path) -> None:
     before = os.umask(0o022)
