@@ -6,8 +6,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,7 @@ from tfgrpo.domains import DomainError, math
 from tfgrpo.domains.base import Verdict, Verify
 from tfgrpo.domains.mathematics import arithmetic
 from tfgrpo.domains.verifier import Killed, Verifier
+from tfgrpo.evaluation.verifier_cases import by_pattern
 
 
 def write(path: Path, rows: list[dict]) -> None:
@@ -227,3 +232,23 @@ def test_a_verifier_that_was_closed_starts_no_process(monkeypatch: pytest.Monkey
     monkeypatch.setattr("pebble.ProcessPool", None)
     with pytest.raises(Killed, match="the verifier was closed"):
         asyncio.run(verifier.run(str.upper, "a"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the clock is all there is")
+def test_a_worker_that_a_busy_machine_holds_up_judges_all_the_same() -> None:
+    pattern, response = "^((?:a+)+)b?$", "a" * 22 + "!"  # a tenth of a second, about
+
+    async def judged() -> str:
+        with Verifier(workers=1, seconds=1.0) as verifier:
+            await verifier.run(by_pattern, pattern, "aa")
+            [worker] = [one.pid for one in multiprocessing.active_children()]
+            assert worker is not None
+            answer = asyncio.create_task(verifier.run(by_pattern, pattern, response))
+            await asyncio.sleep(0.05)
+            os.kill(worker, signal.SIGSTOP)
+            await asyncio.wait({answer}, timeout=2.0)  # twice what it may take
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
+            return await answer
+
+    assert asyncio.run(judged()) == ""

@@ -107,6 +107,9 @@ T = TypeVar("T")
 TRIES = 3
 """How often a function is run whose time was up while this process stood still, as by Ctrl-Z, or
 whose workers ended before they took it."""
+PATIENCE = 30.0
+"""How often the seconds that a function of ours may take pass by the clock, before it is given up:
+it never waits, so it is a processor's time that counts, of which a busy machine gives it little."""
 TICK, STANDSTILL = 0.5, 2.0
 """Seconds between two looks at the clock, and the gap between two that is a standstill."""
 MEMORY = 4 << 30
@@ -120,9 +123,9 @@ class Killed(Exception):
 
 
 class Verifier:
-    """Runs judges in `workers` processes, each within `seconds`. Close it when done. The time in
-    which a worker starts does not count, nor, where it is `warm`, that in which it loads what
-    mathematics takes. One that asks for more than `memory` bytes gets a MemoryError."""
+    """Runs judges in `workers` processes, each within `seconds`: of a processor for our own, by the
+    clock for the user's, which may wait. Close it when done. The time in which a worker starts does
+    not count, nor, where it is `warm`, that in which it loads what mathematics takes. One that asks for more than `memory` bytes gets a MemoryError."""
 
     def __init__(
         self, *, workers: int = 2, seconds: float = 10.0, memory: int = MEMORY, warm: bool = True
@@ -178,6 +181,8 @@ class Verifier:
         except Exception as error:
             raise Killed(describe_error(error)) from None
         theirs = b"" if ours else packed
+        counts = ours and hasattr(signal, "setitimer")
+        limits = (self.seconds, self.seconds * PATIENCE) if counts else (0.0, self.seconds)
         what = f"no verdict in {self.seconds:g} s"
         for _ in range(TRIES):
             if self._is_closed:  # processes that are started now would never end
@@ -185,7 +190,7 @@ class Verifier:
             pool = self._pool(theirs, packed)
             try:
                 outcome = asyncio.wrap_future(
-                    pool.schedule(_guarded, args=sent, timeout=self.seconds)
+                    pool.schedule(_guarded, args=(limits[0], *sent), timeout=limits[1])
                 )
                 stood_still = await _wait(outcome, pool)
                 result: T = _unpacked(outcome.result())
@@ -199,6 +204,8 @@ class Verifier:
                 what = "its worker ended as it started"
                 await self._replace(theirs, pool)
             except Exception as error:  # the worker died
+                if counts and getattr(error, "exitcode", None) == -signal.SIGPROF:
+                    break
                 raise Killed(describe_error(error)) from None
         raise Killed(what)
 
@@ -368,14 +375,21 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _guarded(function: Callable[..., object] | None, arguments: bytes) -> bytes:
+def _guarded(seconds: float, function: Callable[..., object] | None, arguments: bytes) -> bytes:
     """Runs a function in a worker process, by default the one that it was started for; returns its
     result, packed. Whatever it raises, ends of programs too, is Killed here: it may be no
-    Exception, or none that another process can have."""
+    Exception, or none that another process can have. One that takes more of a processor than
+    `seconds`, where they are not 0, ends the process by SIGPROF."""
     run = function or _loaded[0]
     if isinstance(run, Killed):
         raise run
+    if seconds:
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return pickle.dumps(run(*pickle.loads(arguments)))
     except BaseException as error:
         raise Killed(describe_error(error)) from None
+    finally:
+        if seconds:
+            signal.setitimer(signal.ITIMER_PROF, 0)
