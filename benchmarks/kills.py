@@ -1,15 +1,12 @@
-"""What a `kill -9` costs a training, and what it costs to lose no more: one command, one table.
+"""What a `kill -9` costs a training: one command, one table.
 
-    python benchmarks/kills.py [--kills N] [--repeats N] [--write]
+    python benchmarks/kills.py [--kills N] [--medians SECONDS …] [--write]
 
 A training with 128 calls in flight is killed at random moments, each time in a new store. The
 endpoint notes when it has sent the last byte of each answer, and the training when it hands one
 to its journal. *Lost* are answers that had reached the training before the kill and are not in
 the journal after it; *unread* are those that had not reached it, for its process had not come to
-read them: both would be asked for, and paid for, again. *Thrifty* is a journal as this one was
-before: where answers come thick, it waits 50 ms for more of them before it writes. The two take
-turns. The last rows are the time of a whole step against an endpoint that answers at once, where
-the processor is all that counts, beside the thrifty one. `--write` puts the table into
+read them: both would be asked for, and paid for, again. `--write` puts the table into
 `RESULTS-kills.md`.
 """
 
@@ -44,8 +41,6 @@ RESULTS = HERE / "RESULTS-kills.md"
 CONCURRENCY = 128
 MEDIANS = (1.0, 0.0)
 """Seconds that half of the answers take at least: of a fast model, and of none at all."""
-WINDOW = 0.05
-THICK = 2
 ROLLOUTS = 2_000
 COUNT = "count"
 
@@ -111,24 +106,6 @@ def count_calls(file: Path) -> None:
     journal.Journal.append = counted  # type: ignore[method-assign]
 
 
-def be_thrifty() -> None:
-    """Gives the journal of this process back the pause before it writes."""
-    from tfgrpo.store.activity import journal
-
-    class Thrifty(journal.Journal):
-        rows = 0
-
-        def _gather(self) -> list[journal.Write | None]:
-            first = self._queue.get()
-            if self.rows > THICK and not self._closed:
-                time.sleep(WINDOW)
-            batch = [first, *self._waiting()]
-            self.rows = len(batch)
-            return batch
-
-    journal.Journal = Thrifty  # type: ignore[misc]
-
-
 def train(base_url: str, folder: str) -> None:
     """Trains in this process until it is killed."""
     rows = [{"problem": p.problem, "answer": p.answer} for p in scheduler.problems(ROLLOUTS)]
@@ -163,11 +140,11 @@ def child(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-def lost(endpoint: Endpoint, kind: str, moment: float) -> tuple[int, int]:
+def lost(endpoint: Endpoint, moment: float) -> tuple[int, int]:
     """Kills a training so many seconds after its first answer; returns lost and unread answers."""
     endpoint.sent = sent = []
     with tempfile.TemporaryDirectory(prefix="tfgrpo-kills-") as folder:
-        with child("--train", kind, endpoint.base_url, folder) as process:
+        with child("--train", endpoint.base_url, folder) as process:
             while not sent:
                 assert process.poll() is None, "the training has ended"
                 time.sleep(0.005)
@@ -180,73 +157,42 @@ def lost(endpoint: Endpoint, kind: str, moment: float) -> tuple[int, int]:
         return read - journalled(Path(folder) / "store.db"), max(0, answered - read)
 
 
-def seconds(kind: str, rollouts: int) -> float:
-    """Returns how long a step takes against an endpoint that answers at once."""
-    with scheduler.instant() as base_url, child("--step", kind, base_url, str(rollouts)) as process:
-        assert process.stdout is not None
-        return float(process.stdout.read())
-
-
-def table(medians: Sequence[float], kills: int, repeats: int, rollouts: int) -> Iterator[str]:
+def table(medians: Sequence[float], kills: int) -> Iterator[str]:
     """Yields the results, as Markdown."""
     chance = random.Random(7)
-    yield "| answers of a kill | journal | kills | lost, mean | most | none lost | unread, mean |"
-    yield "|---|---|---:|---:|---:|---:|---:|"
+    yield "| answers of a kill | kills | lost, mean | most | none lost | unread, mean |"
+    yield "|---|---:|---:|---:|---:|---:|"
     for median in medians:
         endpoint = Endpoint(median)
-        found: dict[str, list[tuple[int, int]]] = {"thrifty": [], "now": []}
-        for _ in range(kills):
-            moment = chance.uniform(0.3, 2.5)
-            for kind, counts in found.items():
-                counts.append(lost(endpoint, kind, moment))
+        counts = [lost(endpoint, chance.uniform(0.3, 2.5)) for _ in range(kills)]
         endpoint.close()
+        print(median, counts, file=sys.stderr)
         latency = f"half of them within {median:g} s" if median else "at once"
-        for kind, counts in found.items():
-            print(median, kind, counts, file=sys.stderr)
-            gone = [one for one, _ in counts]
-            unread = statistics.mean(one for _, one in counts)
-            yield (
-                f"| {latency} | {kind} | {kills} | {statistics.mean(gone):.2f} | {max(gone)} | "
-                f"{gone.count(0)} | {unread:.1f} |"
-            )
-    if not repeats:
-        return
-    pairs = [(seconds("thrifty", rollouts), seconds("now", rollouts)) for _ in range(repeats)]
-    print(pairs, file=sys.stderr)
-    ratio = statistics.median(now / thrifty for thrifty, now in pairs)
-    best = min(now for _, now in pairs) / min(thrifty for thrifty, _ in pairs)
-    yield ""
-    yield f"| {rollouts:,} rollouts answered at once, {repeats} turns | goal | measured |"
-    yield "|---|---:|---:|"
-    yield f"| time beside the thrifty journal, median of the turns | ≤ 1.1 × | {ratio:.2f} × |"
-    yield f"| the same, the best of each | | {best:.2f} × |"
+        gone = [one for one, _ in counts]
+        unread = statistics.mean(one for _, one in counts)
+        yield (
+            f"| {latency} | {kills} | {statistics.mean(gone):.2f} | {max(gone)} | "
+            f"{gone.count(0)} | {unread:.1f} |"
+        )
 
 
 def main() -> None:
     """Runs the benchmark, or one part of it in a child."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=30, help="of each kind, for each latency")
+    parser.add_argument("--kills", type=int, default=30, help="for each latency")
     parser.add_argument("--medians", type=float, nargs="+", default=MEDIANS, help="latencies")
-    parser.add_argument("--repeats", type=int, default=7, help="of whole steps, in turns")
-    parser.add_argument("--rollouts", type=int, default=1_000, help="of a whole step")
     parser.add_argument("--write", action="store_true", help="write RESULTS-kills.md")
-    parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--train", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    kind, base_url, what = given.train or given.step or ("", "", "")
-    if kind == "thrifty":
-        be_thrifty()
     if given.train:
-        train(base_url, what)
-    elif given.step:
-        print(scheduler.ours(base_url, int(what))["seconds"])
-    else:
-        machine = scheduler.machine()
-        lines = list(table(given.medians, given.kills, given.repeats, given.rollouts))
-        print("\n".join(lines))
-        if given.write:
-            head = f"# Kills\n\n`python benchmarks/kills.py --write` on {machine}.\n\n"
-            RESULTS.write_text(head + "\n".join(lines) + "\n")
+        train(*given.train)
+        return
+    machine = scheduler.machine()
+    lines = list(table(given.medians, given.kills))
+    print("\n".join(lines))
+    if given.write:
+        head = f"# Kills\n\n`python benchmarks/kills.py --write` on {machine}.\n\n"
+        RESULTS.write_text(head + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
