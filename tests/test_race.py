@@ -196,6 +196,7 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
         assert race(tmp_path, "cell", "bills", "random", *budget, *end) == first["random"]
         assert race(tmp_path, *ours) == learned
         assert len(server.requests) == asked, "what is done is read"
+        assert "How this firm" not in json.dumps(server.requests), "none is told what it is about"
     assert "0.0 of 90" in first["empty"]
     random_cell = json.loads((results / "bills.m.random-seed0.json").read_text())
     assert random_cell["ended"] == "budget"
@@ -253,6 +254,23 @@ def result(arm: str, seed: int, rewards: list[float]) -> dict[str, Any]:
         "best": tested,
         "final": tested,
     }
+
+
+def test_an_arm_that_is_only_on_record_is_in_the_table_and_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [result("lessons", 0, [1.0, 0.0]), result("empty", 0, [0.0, 0.0])]
+    assert [line.arm for line in report.lines_of(cells)] == ["empty", "lessons"]
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/learners/arms"))
+    import run_tfgrpo
+
+    for arm in ("lessons", "examples"):
+        assert "is not one of" in race(
+            tmp_path, "cell", "bills", arm, "--model", "m", "--speeds", "s", "--budget", "1"
+        )
+        job = racing.Job("u", "m", arm, 0, "t", "number", [], [], tmp_path, 1.0, 0.7, 9, 1)
+        with pytest.raises(ValueError, match=arm):
+            run_tfgrpo.train(job)
 
 
 def test_arms_are_paired_with_empty_by_problem_and_corrected_by_holm() -> None:

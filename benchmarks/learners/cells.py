@@ -37,12 +37,9 @@ NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "ace": ("run_ace.py", ("ace-framework==0.7.1",)),
     "skillopt": ("run_skillopt.py", ("skillopt==0.2.0",)),
     "published": ("run_tfgrpo.py", ()),
-    "lessons": ("run_tfgrpo.py", ()),
-    "examples": ("run_tfgrpo.py", ()),
     "tfgrpo": ("run_tfgrpo.py", ()),
 }
 """Each arm's script, and what its own environment has. Without any it runs in this one."""
-LEARNERS = tuple(arm for arm in NEEDED if arm != "empty")
 CHOICE_SAMPLES = 1
 LOG_TAIL = 2000
 
@@ -123,7 +120,6 @@ def job_of(setting: Setting, task: Task, meter: Meter, name: str, seed: int) -> 
         max_tokens=setting.max_tokens,
         concurrency=setting.concurrency,
         local=setting.local,
-        learning_objective=task.learning_objective,
     )
 
 

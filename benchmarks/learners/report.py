@@ -17,7 +17,6 @@ from benchmarks.learners.cells import NEEDED
 from tfgrpo.evaluation.statistics import Estimate, interval, permutation
 
 Cell = dict[str, Any]
-ORDER = list(NEEDED)
 NONE = "–"
 
 
@@ -51,8 +50,9 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 
 
 def lines_of(cells: Sequence[Cell], which: str = "best") -> list[Line]:
-    """Returns the arms of one task on one model, empty first."""
-    by_arm = {arm: [c for c in cells if c["arm"] == arm] for arm in ORDER}
+    """Returns the arms of one task on one model, empty first and those on record alone last."""
+    arms = dict.fromkeys((*NEEDED, *(c["arm"] for c in cells)))
+    by_arm = {arm: [c for c in cells if c["arm"] == arm] for arm in arms}
     empty = by_problem(by_arm["empty"], "best")
     gains: dict[str, list[float]] = {}
     for arm, runs in by_arm.items():

@@ -43,14 +43,12 @@ CARDS = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task. `kind` is number or label, `seed_text` what every learner starts from, `rules` what
-    a person who knows the conventions would write, and `learning_objective` what ours is told to
-    look for."""
+    """A task. `kind` is number or label, `seed_text` what every learner starts from, and `rules`
+    what a person who knows the conventions would write."""
 
     name: str
     kind: str
     seed_text: str
-    learning_objective: str
     rules: tuple[str, ...]
     train: Rows
     validation: Rows
@@ -80,7 +78,6 @@ def bills_task(folder: Path | None) -> Task:
         "bills",
         "number",
         f"A small firm bills its work. {BOX}",
-        "How this firm counts on its bills: which numbers to calculate with.",
         bills.RULES,
         *(bills.draw(part) for part in bills.PARTS),
     )
@@ -93,7 +90,6 @@ def times_task(folder: Path | None) -> Task:
         bills_task(folder),
         name="times",
         seed_text=f"A small firm bills its work. {RESULT}",
-        learning_objective="How this firm counts time on its bills.",
         rules=bills.RULES[:TIMES],
         **{part: bills.draw(part, first=TIMES) for part in bills.PARTS},
     )
@@ -112,7 +108,6 @@ def formula_task(folder: Path | None) -> Task:
         "formula",
         "number",
         f"Answer a question about finance. {BOX}",
-        "How answers to such questions are calculated, and in which unit they are given.",
         (
             "In a net present value the first cash flow counts in full, for period 0: divide the "
             "n-th by (1 + i)^(n - 1).",
@@ -141,7 +136,6 @@ def labels_task(folder: Path | None) -> Task:
         "A message to a bank gets one of these labels: "
         + ", ".join(CARDS)
         + ". Answer with the label alone, in \\boxed{}.",
-        "Where one label ends and its neighbour begins.",
         tuple(f"{label}: {meaning}." for label, meaning in CARDS.items()),
         parts[0][:TRAIN],
         parts[0][TRAIN : TRAIN + VALIDATION],

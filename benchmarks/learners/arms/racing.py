@@ -48,7 +48,6 @@ class Job:
     max_tokens: int
     concurrency: int
     local: bool = False
-    learning_objective: str = ""
 
     @property
     def spent(self) -> float:

@@ -1,5 +1,4 @@
-"""tfgrpo with its defaults and a gate, and the method as published: no gate, and the last library
-is it.
+"""tfgrpo with its defaults and a gate, and the method as published, which has no gate.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
 built-in ones. A library that stayed empty is deployed as the seed text.
@@ -8,6 +7,7 @@ built-in ones. A library that stayed empty is deployed as the seed text.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, prompt_of
@@ -35,9 +35,28 @@ def judge_of(kind: str) -> Judge:
     return judge
 
 
+def settings_of(job: Job, gate: Path) -> dict[str, Any]:
+    """Returns the settings of an arm. Raises ValueError for one that is not ours."""
+    settings: dict[str, Any] = {
+        "model": job.model,
+        "agent_objective": job.seed_text,
+        "temperature": job.temperature,
+        "max_tokens": job.max_tokens,
+        "concurrency": job.concurrency,
+        "seed": job.seed,
+    }
+    if job.arm == "published":
+        return settings | PUBLISHED
+    if job.arm != "tfgrpo":
+        raise ValueError(f"{job.arm} is no arm of tfgrpo")
+    if job.local:
+        attempts = checked_attempts("choice" if job.kind == "label" else "math")
+        settings |= local_sizes(len(job.train), len(job.validation), attempts)
+    return settings | {"gate": str(gate)}
+
+
 def train(job: Job) -> None:
     """Leaves the library that the run deploys, rendered, and its versions as checkpoints."""
-    published = job.arm == "published"
     domain = Domain(
         name=f"race-{job.kind}",
         verify=judge_of(job.kind),
@@ -50,25 +69,7 @@ def train(job: Job) -> None:
     for name, rows in (("train", job.train), ("gate", job.validation)):
         files[name] = job.folder / f"{name}.jsonl"
         files[name].write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
-    settings: dict[str, Any] = {
-        "model": job.model,
-        "agent_objective": job.seed_text,
-        "learning_objective": job.learning_objective,
-        "temperature": job.temperature,
-        "max_tokens": job.max_tokens,
-        "concurrency": job.concurrency,
-        "seed": job.seed,
-    }
-    if published:
-        settings |= PUBLISHED
-    else:
-        settings["gate"] = str(files["gate"])
-        if job.local:
-            settings |= local_sizes(
-                len(job.train),
-                len(job.validation),
-                checked_attempts("choice" if job.kind == "label" else "math"),
-            )
+    settings = settings_of(job, files["gate"])
     store, ended, notes = job.folder / "store.db", "done", {}
     try:
         result = tfgrpo.train_sync(
@@ -96,7 +97,7 @@ def train(job: Job) -> None:
     leave(
         job,
         prompts[final.number],
-        None if published else prompts[best.number],
+        None if job.arm == "published" else prompts[best.number],
         checkpoints=[prompts[v.number] for v in versions[::-1][::step]],
         ended=ended,
         notes=notes,
