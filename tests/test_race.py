@@ -215,6 +215,45 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
     assert "tfgrpo" in [element.text for element in figure.iter()]
 
 
+def test_a_result_is_read_for_what_it_was_made_with_alone(
+    tmp_path: Path, answers: dict[str, str]
+) -> None:
+    """Whatever decides it is compared; a result of before says less, and is in the table."""
+    results = tmp_path / "results"
+    with ScriptedEndpoint(partial(who_learns, answers)) as server:
+        end = endpoint_of(tmp_path, server)
+        race(tmp_path, "headroom", "bills", *end)
+        cell = ["cell", "bills", "empty", "--budget", "90", "--samples", "2", *end]
+        race(tmp_path, *cell)
+        asked = len(server.requests)
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps(SPEEDS._replace(decode=21)._asdict()))
+        for other_choice in (
+            ("--budget", "91"),
+            ("--samples", "3"),
+            ("--temperature", "0.1"),
+            ("--max-tokens", "9"),
+            ("--limit", "4"),
+            ("--speeds", str(other)),
+            ("--local",),
+        ):
+            refused = race(tmp_path, *cell, "--anyway", *other_choice)
+            assert refused.startswith("1: "), other_choice
+            assert "was made with" in refused
+        assert "headroom" in race(tmp_path, *cell, "--limit", "4")
+        assert "was made with" in race(tmp_path, "headroom", "bills", *end, "--limit", "4")
+        assert len(server.requests) == asked
+        (results / "bills.m.empty-seed0.json").unlink()
+        assert "was made with budget 90" in race(tmp_path, *cell, "--budget", "91")
+        assert race(tmp_path, *cell, "--samples", "3").startswith("bills, empty"), "asked once more"
+    file = results / "bills.m.empty-seed0.json"
+    before = json.loads(file.read_text())
+    assert before.pop("code")
+    file.write_text(json.dumps(before))
+    assert "was made with code None" in race(tmp_path, *cell, "--samples", "3")
+    assert "| empty | 1 |" in race(tmp_path, "table")
+
+
 @pytest.mark.parametrize("arm", ["tfgrpo", "published", "random"])
 def test_a_cell_that_was_cut_off_is_gone_on_with(
     tmp_path: Path, answers: dict[str, str], arm: str, monkeypatch: pytest.MonkeyPatch
@@ -249,11 +288,27 @@ def result(arm: str, seed: int, rewards: list[float]) -> dict[str, Any]:
         "task": "bills",
         "model": "m",
         "problems": "d",
+        "samples": 1,
+        "temperature": 0.7,
+        "max_tokens": 9,
         "arm": arm,
         "seed": seed,
         "best": tested,
         "final": tested,
     }
+
+
+def test_a_figure_has_each_group_beside_its_own_empty_library_and_none_without() -> None:
+    assert "<circle" not in report.figure([result("tfgrpo", 0, [1.0, 0.0])])
+    cells = [result("empty", 0, [0.0, 0.0]), result("tfgrpo", 0, [1.0, 0.0])]
+    others = [result("empty", 0, [1.0, 1.0]), result("tfgrpo", 0, [1.0, 0.0])]
+    for name, value in (("problems", "e"), ("samples", 2)):
+        apart = [{**cell, name: value} for cell in others]
+        figure = ElementTree.fromstring(report.figure([*cells, *apart]))
+        rings = [one.attrib for one in figure.iter() if one.attrib.get("r") == "2.5"]
+        centres = [one.attrib for one in figure.iter() if one.attrib.get("r") == "5"]
+        assert [one["cx"] for one in rings] == [one["cx"] for one in centres], "one run each"
+        assert len({one["cx"] for one in rings}) == 2
 
 
 def test_an_arm_that_is_only_on_record_is_in_the_table_and_is_not_run(

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("tfgrpo", "store", "cli")
-"""The folders whose code a result depends on."""
+PRODUCT = ("tfgrpo", "store", "cli", "migrations", "pyproject.toml")
+"""What the package is made of."""
+FAMILIES = (*PRODUCT, "benchmarks/families/*.py")
+"""What a family's result depends on."""
 Result = dict[str, Any]
 
 
-def code_digest(root: Path = ROOT) -> str:
-    """Returns a digest of the git trees of the product's folders as they are on the disk, changes
-    that are not committed among them. Raises CalledProcessError where git is not there."""
+def code_digest(paths: Sequence[str] = FAMILIES, root: Path = ROOT) -> str:
+    """Returns a digest of files as they are on the disk, by git's patterns, changes that are not
+    committed among them. Raises CalledProcessError where git is not there."""
     with tempfile.TemporaryDirectory(prefix="families-") as folder:
         index = {**os.environ, "GIT_INDEX_FILE": str(Path(folder) / "index")}
 
@@ -29,9 +31,9 @@ def code_digest(root: Path = ROOT) -> str:
             return done.stdout.strip()
 
         git("read-tree", "HEAD")
-        git("add", "-A", "--", *PRODUCT)
-        trees = [git("write-tree", f"--prefix={name}/") for name in PRODUCT]
-    return hashlib.sha256("/".join(trees).encode()).hexdigest()[:12]
+        git("add", "-A", "--", *paths)
+        listed = git("ls-files", "--stage", "--", *paths)
+    return hashlib.sha256(listed.encode()).hexdigest()[:12]
 
 
 def rows_digest(*parts: object) -> str:

@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from benchmarks.families.results import PRODUCT, code_digest
 from benchmarks.learners.arms import racing
 from benchmarks.learners.arms.racing import Job, Prompt
 from benchmarks.learners.meter import Meter, Speeds, Upstream
@@ -40,7 +41,8 @@ NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "tfgrpo": ("run_tfgrpo.py", ()),
 }
 """Each arm's script, and what its own environment has. Without any it runs in this one."""
-CHOICE_SAMPLES = 1
+OWN = ("benchmarks/learners/*.py",)
+"""The code of the race."""
 LOG_TAIL = 2000
 
 
@@ -68,6 +70,31 @@ class Setting:
     def file(self, task: Task, name: str) -> Path:
         """Returns the file of a result; a cell's folder is called the same without `.json`."""
         return self.results / f"{task.name}.{self.model_name}.{name}.json"
+
+    def choices(self, task: Task, code: Sequence[str] = OWN) -> dict[str, Any]:
+        """Returns what decides every result. The model's address does not: as in the product, what
+        was begun goes on at another."""
+        return {
+            "task": task.name,
+            "problems": task.digest,
+            "model": self.model,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "code": code_digest(code),
+        }
+
+    def cell_choices(self, task: Task, arm: str, seed: int) -> dict[str, Any]:
+        """Returns what decides the result of a cell."""
+        is_ours = NEEDED[arm][0] == "run_tfgrpo.py"
+        return {
+            **self.choices(task, (*OWN, *PRODUCT) if is_ours else OWN),
+            "arm": arm,
+            "seed": seed,
+            "budget": self.budget,
+            "speeds": self.speeds._asdict(),
+            "samples": self.samples,
+            "local": self.local,
+        }
 
 
 @contextmanager
@@ -128,19 +155,20 @@ def run_cell(
 ) -> dict[str, Any]:
     """Makes a cell, or what is left of it, and returns its result, which is also written.
 
-    Raises ClickException with the end of the arm's log where it failed; what it spent stays
-    spent, and the same command goes on with it.
+    Raises ClickException where other choices were made before, and with the end of the arm's log
+    where it failed; what it spent stays spent, and the same command goes on with it.
     """
-    name = f"{arm}-seed{seed}"
+    name, choices = f"{arm}-seed{seed}", setting.cell_choices(task, arm, seed)
     written = setting.file(task, name)
-    if written.exists():
-        result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-        return result
+    if (done := made_with(choices, written)) is not None:
+        return done
     with metered(setting) as meter:
         job = job_of(setting, task, meter, name, seed)
         job.folder.mkdir(parents=True, exist_ok=True)
         ledger = meter.limit(job.folder.name, setting.budget)
-        _same_problems(job, task)
+        begun = {name: value for name, value in choices.items() if name != "samples"}
+        if made_with(begun, job.folder / "begun.json") is None:
+            racing.write_text(job.folder / "begun.json", json.dumps(begun))
         if not (job.folder / "learned.json").exists():
             _learn(job, arm, environment(arm, venvs))
         learned = json.loads((job.folder / "learned.json").read_text(encoding="utf-8"))
@@ -158,21 +186,12 @@ def run_cell(
         job.folder / "deployed.json", json.dumps(prompts, indent=1, ensure_ascii=False)
     )
     result = {
-        "task": task.name,
-        "problems": task.digest,
-        "arm": arm,
-        "seed": seed,
-        "model": setting.model,
-        "budget": setting.budget,
+        **choices,
         "spent": ledger.totals(),
-        "speeds": setting.speeds._asdict(),
         "ended": learned["ended"],
         "notes": learned["notes"],
         "chosen_by": "the learner" if learned["best"] is not None else "validation",
         **tested,
-        "samples": setting.samples,
-        "temperature": setting.temperature,
-        "max_tokens": setting.max_tokens,
         "machine": machine(),
         "at": time.strftime("%Y-%m-%d"),
     }
@@ -180,12 +199,22 @@ def run_cell(
     return result
 
 
-def _same_problems(job: Job, task: Task) -> None:
-    """Raises ClickException where a folder was begun with other problems."""
-    mark = job.folder / "problems.txt"
-    if mark.exists() and mark.read_text() != task.digest:
-        raise click.ClickException(f"{job.folder} was begun with other problems: delete it")
-    mark.write_text(task.digest)
+def made_with(choices: Mapping[str, Any], path: Path) -> dict[str, Any] | None:
+    """Returns what is in a file, None where there is none. Raises ClickException where it was made
+    with other choices."""
+    if not path.exists():
+        return None
+    there: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    other = [
+        f"{name} {there.get(name)}, not {value}"
+        for name, value in choices.items()
+        if there.get(name) != value
+    ]
+    if other:
+        raise click.ClickException(
+            f"{path} was made with {'; '.join(other)}: another folder of results takes this one"
+        )
+    return there
 
 
 def _learn(job: Job, arm: str, python: str) -> None:
@@ -255,10 +284,8 @@ def _tested(job: Job, prompt: Prompt, task: Task, samples: int) -> dict[str, Any
 def headroom(setting: Setting, task: Task) -> dict[str, Any]:
     """Measures what could be learned: rules by hand, and a few random right examples, beside the
     empty library, on the validation problems. What was asked before is not asked again."""
-    written = setting.file(task, "headroom")
-    if written.exists():
-        result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-        return result
+    if (done := measured_headroom(setting, task)) is not None:
+        return done
     with metered(setting) as meter:
         job = _apart(job_of(setting, task, meter, "headroom", 0), meter, "asked")
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -279,16 +306,20 @@ def headroom(setting: Setting, task: Task) -> dict[str, Any]:
         }
     gain = max(means["rules"], means["examples"]) - means["empty"]
     result = {
-        "task": task.name,
-        "problems": task.digest,
-        "model": setting.model,
+        **setting.choices(task),
         "means": means,
         "gain": gain,
         "has_headroom": gain >= HEADROOM - 1e-9,
         "machine": machine(),
     }
-    racing.write_text(written, json.dumps(result, indent=1))
+    racing.write_text(setting.file(task, "headroom"), json.dumps(result, indent=1))
     return result
+
+
+def measured_headroom(setting: Setting, task: Task) -> dict[str, Any] | None:
+    """Returns the headroom that is on record, else None. Raises ClickException where it was
+    measured with other choices."""
+    return made_with(setting.choices(task), setting.file(task, "headroom"))
 
 
 HEADROOM = 0.15

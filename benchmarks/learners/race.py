@@ -9,8 +9,9 @@
     python -m benchmarks.learners.race table RESULTS
 
 `--model local:NAME` in place of `--base-url` serves one of `tfgrpo model list` for the time of the
-command. A cell that is done is read, one that was cut off is gone on with. benchmarks/README.md
-says how a race on a model of your own is made.
+command. A cell that is done is read, one that was cut off is gone on with, and one that was made
+with other choices or other code is refused. benchmarks/README.md says how a race on a model of
+your own is made.
 """
 
 from __future__ import annotations
@@ -179,11 +180,11 @@ def cell_command(
     setting: Setting, task: Any, arm: str, seed: int, venvs: Path | None, anyway: bool
 ) -> None:
     """Make one cell, or what is left of it."""
-    measured = setting.file(task, "headroom")
     if not anyway:
-        if not measured.exists():
+        measured = cells.measured_headroom(setting, task)
+        if measured is None:
             raise click.UsageError(f"measure the headroom of {task.name} first, or give --anyway")
-        if not json.loads(measured.read_text())["has_headroom"]:
+        if not measured["has_headroom"]:
             click.echo(f"{task.name} is without headroom on {setting.model}, and not raced")
             return
     result = cells.run_cell(setting, task, arm, seed, venvs)

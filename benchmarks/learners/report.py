@@ -79,12 +79,23 @@ def losing(line: Line, empty: float, which: str = "best") -> list[Cell]:
     return [cell for cell in line.cells if cell[which]["mean"] < empty - 1e-9]
 
 
-def groups_of(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
-    """Returns the cells by task, model and the problems they had."""
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell["task"], cell["model"], cell["problems"]), []).append(cell)
-    return groups
+def groups_of(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Returns the cells that are compared: of a task and a model, asked alike."""
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in sorted(cells, key=_alike):
+        groups.setdefault(_alike(cell), []).append(cell)
+    return list(groups.values())
+
+
+def _alike(cell: Cell) -> tuple[Any, ...]:
+    names = ("task", "model", "problems", "samples", "temperature", "max_tokens")
+    return tuple(cell[name] for name in names)
+
+
+def _empty(cells: Sequence[Cell]) -> float | None:
+    """Returns what the empty library of a group scores, None where it has none yet."""
+    means = [cell["best"]["mean"] for cell in cells if cell["arm"] == "empty"]
+    return fmean(means) if means else None
 
 
 def page(cells: Sequence[Cell], measured: Sequence[dict[str, Any]], *, figure: str | None) -> str:
@@ -93,8 +104,8 @@ def page(cells: Sequence[Cell], measured: Sequence[dict[str, Any]], *, figure: s
     if figure and cells:
         parts += [f"![Mean gain over the empty library]({figure})", ""]
     parts += _headrooms(measured)
-    for (task, model, _), group in sorted(groups_of(cells).items()):
-        parts += _task(task, model, group)
+    for group in groups_of(cells):
+        parts += _task(group)
     if not cells:
         parts += ["No cell is done yet.", ""]
     machines = sorted({one["machine"] for one in (*cells, *measured)})
@@ -115,14 +126,13 @@ def _headrooms(measured: Sequence[dict[str, Any]]) -> list[str]:
     return ["## Headroom", "", head, "|---|---|---:|---:|---:|---|", *rows, ""]
 
 
-def _task(task: str, model: str, cells: Sequence[Cell]) -> list[str]:
+def _task(cells: Sequence[Cell]) -> list[str]:
     best, last = lines_of(cells), {line.arm: line for line in lines_of(cells, "final")}
-    first = cells[0]
-    count, empty_cells = len(first["best"]["rewards"]), [c for c in cells if c["arm"] == "empty"]
-    empty = fmean(c["best"]["mean"] for c in empty_cells) if empty_cells else None
+    first, empty = cells[0], _empty(cells)
+    count = len(first["best"]["rewards"])
     budgets = " or ".join(f"{budget:g}" for budget in sorted({c["budget"] for c in cells}))
     parts = [
-        f"## {task}, {model}",
+        f"## {first['task']}, {first['model']}",
         "",
         f"{count} sealed problems × {first['samples']} samples, temperature "
         f"{first['temperature']:g}, at most {first['max_tokens']} tokens an answer, "
@@ -192,10 +202,11 @@ WIDTH, ROW, LEFT, RIGHT = 720, 26, 190, 40
 def figure(cells: Sequence[Cell]) -> str:
     """Returns the gains over the empty library with their intervals, and each run, as SVG."""
     groups = [
-        (task, model, lines_of(group)) for (task, model, _), group in groups_of(cells).items()
+        (f"{group[0]['task']}, {group[0]['model']}", empty, [x for x in lines_of(group) if x.gain])
+        for group in groups_of(cells)
+        if (empty := _empty(group)) is not None
     ]
-    groups = [(t, m, [line for line in lines if line.gain]) for t, m, lines in sorted(groups)]
-    gains = [line.gain for _, _, lines in groups for line in lines if line.gain]
+    gains = [line.gain for *_, lines in groups for line in lines if line.gain]
     low = min([-0.1, *(max(-1.0, gain.low) for gain in gains)])
     high = max([0.1, *(min(1.0, gain.high) for gain in gains)])
 
@@ -204,11 +215,9 @@ def figure(cells: Sequence[Cell]) -> str:
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     body, y = [], 10
-    for task, model, lines in groups:
+    for title, empty, lines in groups:
         y += ROW
-        body.append(f'<text x="10" y="{y}" font-weight="bold">{escape(f"{task}, {model}")}</text>')
-        empties = [c for c in cells if (c["task"], c["model"], c["arm"]) == (task, model, "empty")]
-        empty = fmean(c["best"]["mean"] for c in empties)
+        body.append(f'<text x="10" y="{y}" font-weight="bold">{escape(title)}</text>')
         for line in lines:
             y += ROW
             assert line.gain is not None
