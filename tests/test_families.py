@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,75 @@ def test_a_cell_trains_scores_and_is_made_once(tmp_path: Path) -> None:
     assert "(problems alone)" in table
 
 
+def test_a_cell_that_was_cut_off_is_gone_on_with_at_another_port(tmp_path: Path) -> None:
+    def run(server: ScriptedEndpoint, *words: str) -> Any:
+        given = ["train", str(tmp_path), "--family", "de-stadtwerke", "--train", "6", "--test", "4"]
+        return CliRunner().invoke(main, [*given, "--base-url", server.base_url, *words])
+
+    answered: list[str] = []
+
+    def until(request: dict[str, Any]) -> str | Reply:
+        if len(answered) == 8:
+            return Reply({"error": "no"}, status=401)
+        answered.append(json.dumps(request, sort_keys=True))
+        return desk(request)
+
+    with ScriptedEndpoint(until) as server:
+        assert run(server, "--model", "m").exit_code
+    with ScriptedEndpoint(desk) as server:
+        other = run(server, "--model", "n")
+        assert other.exit_code == 0, "another model begins for itself"
+        begun = len(server.requests)
+        done = run(server, "--model", "m")
+        assert done.exit_code == 0, done.output
+        asked = [json.dumps(one, sort_keys=True) for one in server.requests[begun:]]
+    assert not set(asked) & set(answered), "what was answered is not asked again"
+
+
+def test_whatever_decides_a_cell_is_in_its_key() -> None:
+    rows = [row for part in PARTS for row in STADTWERKE.draw(part)]
+    one = training.Cell(Given("post", "choice", rows), 0, train=9, test=8)
+    others = [
+        replace(one, **change)
+        for change in (
+            {"family": Given("post", "exact", rows)},
+            {"family": Given("post", "choice", rows, {"top_k": 1})},
+            {"seed": 1},
+            {"arm": "paper"},
+            {"gated": True},
+            {"train": 10},
+            {"test": 9},
+            {"samples": 3},
+            {"model": {"model": "n"}},
+            {"is_local": True},
+        )
+    ]
+    chosen = one.family.draw("dev")[0]
+    gate = [{**row, "kind": "other"} if row["id"] == chosen["id"] else row for row in rows]
+    others.append(replace(one, gated=True, family=Given("post", "choice", gate)))
+    keys = [json.dumps(cell.key(), sort_keys=True) for cell in (one, *others)]
+    assert len(set(keys)) == len(keys)
+    moved = {"base_url": "http://127.0.0.1:1/v1", "concurrency": 3}
+    assert replace(one, model=moved).key() == one.key(), "where it is asked decides nothing"
+
+
+def test_the_code_of_a_result_is_all_that_is_installed_and_the_families(tmp_path: Path) -> None:
+    for name in ("tfgrpo", "store", "cli", "migrations", "benchmarks/families"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.py").write_text("1")
+    (tmp_path / "pyproject.toml").write_text("1")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", "-C", str(tmp_path), *author, *words], check=True)
+    found = [code_digest(root=tmp_path)]
+    for path in ("migrations/a.py", "store/a.py", "benchmarks/families/a.py", "pyproject.toml"):
+        (tmp_path / path).write_text("2")
+        found.append(code_digest(root=tmp_path))
+    assert len(set(found)) == len(found)
+    (tmp_path / "benchmarks/other.py").write_text("2")
+    assert code_digest(root=tmp_path) == found[-1]
+
+
 def test_a_cell_learns_from_given_problems(tmp_path: Path) -> None:
     rows = [row for part in PARTS for row in STADTWERKE.draw(part)]
     file = tmp_path / "post.jsonl"
@@ -262,6 +333,14 @@ def test_a_cell_learns_from_given_problems(tmp_path: Path) -> None:
         judged = ["--file", str(file), "--domain", STADTWERKE.domain]
         done = CliRunner().invoke(main, [*words, *judged])
         assert CliRunner().invoke(main, [*words, *judged, "--family", "en-hotel"]).exit_code == 2
+        many = CliRunner().invoke(main, [*words, *judged, "--train", "120", "--test", "8"])
+        assert many.output.startswith("post, seed 0: "), many.output
+        for more in (["--train", "120", "--test", "80"], ["--gated", "--train", "110"]):
+            few = CliRunner().invoke(main, [*words, *judged, *more])
+            assert few.exit_code == 2, few.output
+            assert "post has fewer than" in few.output
+        few = CliRunner().invoke(main, ["show", "en-hotel", "--problems", "100000"])
+        assert few.exit_code == 2
     assert done.output.startswith("post, seed 0: "), done.output
 
 
@@ -275,6 +354,13 @@ def test_headroom_scores_each_library_once(tmp_path: Path) -> None:
         assert CliRunner().invoke(main, given).output == done.output
         assert len(server.requests) == asked
         prompts = [json.dumps(one, ensure_ascii=False) for one in server.requests]
+        found = ResultFile(tmp_path / headroom.FILE)
+        before = [{**one, "code": "before"} for one in found.read()]
+        found.path.write_text("".join(f"{json.dumps(one)}\n" for one in before))
+        CliRunner().invoke(main, [*given, "--arm", "empty"])
+        assert len(found.read()) == len(before) + 1, "other code is measured for itself"
+        assert set(headroom.latest(tmp_path)["de-stadtwerke", "m"]) == {"empty"}
+        CliRunner().invoke(main, given)
     arms = headroom.latest(tmp_path)["de-stadtwerke", "m"]
     assert set(arms) == set(headroom.ARMS)
     assert arms["examples"]["score"] == 1, "examples are turns, and this model copies them"
@@ -357,6 +443,14 @@ def test_a_page_says_what_its_pooled_interval_is_over() -> None:
     both = [one, cell("a", 1, [0.3, 0.1, 0.0]), other]
     assert "(over seeds, and over problems alone where a family has one)" in pooling.page(both)
     assert "(over seeds)" in pooling.page([*both, cell("b", 1, [0.1, 0.4, 0.0])])
+
+
+def test_cells_of_other_choices_are_no_second_seed() -> None:
+    one = {**cell("a", 0, [0.5, 0.0]), "samples": 2, "sizes": [48, 60], "local": False}
+    for name, value in (("samples", 3), ("sizes", [9, 60]), ("local", True)):
+        page = pooling.page([one, {**one, name: value}])
+        assert page.count("| a | 1 |") == 2, page
+        assert len({line for line in page.splitlines() if line[:2] == "##"}) == 2
 
 
 def test_a_cell_that_a_lookup_answers_is_in_no_pooled_gain() -> None:

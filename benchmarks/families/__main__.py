@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import click
 
 from benchmarks.families import headroom, lookup, pooling, training
-from benchmarks.families.family import PARTS, Family, Given
+from benchmarks.families.family import PARTS, SIZES, Family, Given, Part
 from benchmarks.families.registry import FAMILIES
 from benchmarks.families.results import ResultFile
 
@@ -179,9 +180,14 @@ def train_command(
 ) -> None:
     """Train on a family and score the library on its test problems, beside the empty one.
 
-    With --file, problems of your own are parted by the seed: 48 to learn from, 60 to measure on.
+    With --file, problems of your own are parted by the seed: as many to learn from and to measure
+    on as --train and --test say, and 24 to choose with.
     """
     given = _given(family, file, domain)
+    if isinstance(given, Given):
+        cut: dict[Part, int | None] = {"train": trained, "test": tested}
+        sizes = {part: cut.get(part) or SIZES[part] for part in PARTS}
+        given = replace(given, sizes=sizes)
     cell = training.Cell(
         given,
         seed,

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+import click
+
 Part: TypeAlias = Literal["train", "dev", "test"]
 PARTS: tuple[Part, ...] = get_args(Part)
 SIZES: dict[Part, int] = {"train": 48, "dev": 24, "test": 60}
@@ -23,8 +25,15 @@ Texts: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
 """The wordings of train, dev and test."""
 T = TypeVar("T")
 CUT: tuple[Part, ...] = ("train", "test", "dev")
-"""The order in which a file's problems fill the parts: a short one has fewer to choose with."""
+"""The order in which a file's problems fill the parts: those to choose with come last."""
 TRIES = 10_000
+
+
+class TooFew(click.UsageError, ValueError):
+    """A part has not so many problems."""
+
+    def __init__(self, name: str, count: int, part: Part) -> None:
+        super().__init__(f"{name} has fewer than {count} problems for {part}")
 
 
 class Dice(random.Random):
@@ -75,7 +84,7 @@ class Family:
 
     def draw(self, part: Part, seed: int = 0, count: int | None = None) -> list[Row]:
         """Returns problems of a part, the kinds in turn and no text twice; the first ones are the
-        same for every count. Raises ValueError where the part has not so many."""
+        same for every count. Raises TooFew."""
         count = SIZES[part] if count is None else count
         dice = Dice(f"{self.name}/{seed}/{part}", part)
         rows: dict[str, Row] = {}
@@ -86,24 +95,26 @@ class Family:
             row = self.kinds[number % len(self.kinds)].row(dice)
             row = {"id": f"{self.name}-{seed}-{part}-{number}", **row}
             rows.setdefault(row["problem"], row)
-        raise ValueError(f"{self.name} has fewer than {count} problems for {part}")
+        raise TooFew(self.name, count, part)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Problems that somebody has, in place of a family: a seed says which part each is of."""
+    """Problems that somebody has, in place of a family: a seed says which part each is of, and
+    `sizes` how many a part has."""
 
     name: str
     domain: str
     problems: Sequence[Row]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[Part, int] = field(default_factory=lambda: SIZES)
 
     def draw(self, part: Part, seed: int = 0, count: int | None = None) -> list[Row]:
-        """Returns problems of a part. Raises ValueError where there are too few."""
+        """Returns problems of a part. Raises TooFew."""
         shuffled = random.Random(f"{self.name}/{seed}").sample(self.problems, len(self.problems))
-        before = sum(SIZES[one] for one in CUT[: CUT.index(part)])
-        count = SIZES[part] if count is None else count
-        drawn = shuffled[before : before + SIZES[part]][:count]
+        before = sum(self.sizes[one] for one in CUT[: CUT.index(part)])
+        count = self.sizes[part] if count is None else count
+        drawn = shuffled[before : before + self.sizes[part]][:count]
         if len(drawn) < count:
-            raise ValueError(f"{self.name} has fewer than {count} problems for {part}")
+            raise TooFew(self.name, count, part)
         return drawn

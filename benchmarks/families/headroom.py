@@ -20,9 +20,9 @@ from benchmarks.families.results import (
     Result,
     ResultFile,
     as_text,
+    asked_from,
     code_digest,
     mean,
-    named_folder,
     rows_digest,
 )
 from tfgrpo.rendering.experience_texts import example_text
@@ -30,8 +30,8 @@ from tfgrpo.rendering.experience_texts import example_text
 FILE = "headroom.jsonl"
 ARMS = ("empty", "rules", "examples")
 EXAMPLES = 8
-LEAST = 0.15
-"""What rules by hand have to add."""
+ALIKE = ("problems", "samples", "code")
+"""What is the same of all arms that are compared."""
 
 
 def texts_of(family: Family, arm: str) -> list[str]:
@@ -79,26 +79,23 @@ def measure(
         "problems": rows_digest(rows, dict(family.settings), family.domain),
         "library": rows_digest(texts),
         "samples": samples,
+        "code": code_digest(),
     }
     file = ResultFile(results / FILE)
     if (done := file.find(key)) is not None:
         return done
-    folder = named_folder(
-        results, "headroom", family.name, key["model"], key["problems"], key["library"]
-    )
-    store = folder / "store.db"
+    asked = asked_from(results, model, "headroom", family.name, arm, rows_digest(key))
+    store = asked["store"]
     tfgrpo.Store.init(store, author="benchmark").close()
     began = monotonic()
     scores = tfgrpo.evaluate_sync(
         [{**row, "answer": as_text(row["answer"])} for row in rows],
         library=library_of(store, arm, texts),
-        store=store,
-        config=folder / "tfgrpo.toml",
         samples=samples,
         temperature=0.7,
         top_k=0,
         domain=family.domain,
-        **{**family.settings, **model},
+        **{**family.settings, **asked},
     )
     tries = scores.libraries[0].samples
     result = {
@@ -107,7 +104,6 @@ def measure(
         "interval": list(scores.interval),
         "by_kind": by_kind(rows, [(one.problem, one.reward) for one in tries]),
         "seconds": round(monotonic() - began, 1),
-        "code": code_digest(),
     }
     file.add(result)
     return result
@@ -126,19 +122,14 @@ def by_kind(
 
 
 def latest(results: Path) -> dict[tuple[str, str], dict[str, Result]]:
-    """Returns the last result of each arm, by family and model, all on the last problems."""
+    """Returns the last result of each arm, by family and model, all measured as the last one."""
     found: dict[tuple[str, str], dict[str, Result]] = {}
     for one in ResultFile(results / FILE).read():
         arms = found.setdefault((one["family"], one["model"]), {})
-        if any(other["problems"] != one["problems"] for other in arms.values()):
+        if any(other[name] != one[name] for other in arms.values() for name in ALIKE):
             arms.clear()
         arms[one["arm"]] = one
     return found
-
-
-def has_headroom(arms: Mapping[str, Result]) -> bool:
-    """Returns whether rules by a person add enough."""
-    return bool(arms["rules"]["score"] - arms["empty"]["score"] >= LEAST - 1e-9)
 
 
 def table(results: Path) -> str:

@@ -80,14 +80,24 @@ def _of_means(middle: float, units: Sequence[Sequence[float]]) -> Estimate:
 
 
 def page(cells: Sequence[Result]) -> str:
-    """Returns the tables of all cells, by code, model and arm, with every run that lost."""
-    groups: dict[tuple[str, str, str], list[Result]] = {}
+    """Returns the tables of all cells, by what they share, with every run that lost."""
+    groups: dict[str, list[Result]] = {}
     for cell in cells:
-        groups.setdefault((cell["code"], cell["model"], cell["arm"]), []).append(cell)
-    return "\n\n".join(_group(*key, group) for key, group in groups.items()) + "\n"
+        groups.setdefault(_title(cell), []).append(cell)
+    return "\n\n".join(_group(*each) for each in groups.items()) + "\n"
 
 
-def _group(code: str, model: str, arm: str, cells: Sequence[Result]) -> str:
+def _title(cell: Result) -> str:
+    """Returns in words what cells share that are pooled; those of before say less of it."""
+    words = f"{cell['arm']}, {cell['model']}, code {cell['code']}"
+    if "sizes" in cell:
+        words += f", {cell['sizes'][0]} training and {cell['sizes'][1]} test problems"
+    if "samples" in cell:
+        words += f" × {cell['samples']}"
+    return words + (", as a local model" if cell.get("local") else "")
+
+
+def _group(title: str, cells: Sequence[Result]) -> str:
     refused = {id(cell): best for cell in cells if (best := refusing(cell)) is not None}
     out = [
         f"- {cell['family']}, seed {cell['seed']}: not used: a lookup scores "
@@ -96,7 +106,7 @@ def _group(code: str, model: str, arm: str, cells: Sequence[Result]) -> str:
         if id(cell) in refused
     ]
     used = [cell for cell in cells if id(cell) not in refused]
-    return "\n".join([f"## {arm}, {model}, code {code}", "", *_table(used), *out])
+    return "\n".join([f"## {title}", "", *_table(used), *out])
 
 
 def refusing(cell: Result) -> float | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfgrpo.trust.trusted_folders import VARIABLE
+
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("tfgrpo", "store", "cli", "migrations", "pyproject.toml")
 """What the package is made of."""
@@ -74,13 +76,22 @@ class ResultFile:
             os.fsync(file.fileno())
 
 
-def named_folder(results: Path, *parts: object) -> Path:
-    """Returns a folder in that of the results, made where it is not there, by what it is for."""
+def asked_from(results: Path, model: Mapping[str, Any], *parts: object) -> dict[str, Any]:
+    """Returns the settings that ask a model from a folder in that of the results, which is named
+    by what it is for and made where it is not there."""
     name = ".".join("".join(c if c.isalnum() or c in "-_." else "-" for c in str(p)) for p in parts)
-    folder = results / name
+    folder = (results / name).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tfgrpo.toml").touch()  # no other project's settings are those of a cell
-    return folder
+    # No other project's settings are those of a cell. A run goes on with other endpoints, and not
+    # with another base_url.
+    listed = [name for name in ("base_url", "api_key_env") if "base_url" in model and name in model]
+    lines = ["[[endpoints]]", *(f"{name} = {json.dumps(model[name])}" for name in listed)]
+    config = folder / "tfgrpo.toml"
+    config.write_text("\n".join(lines) if listed else "", encoding="utf-8")
+    trusted = [os.environ.get(VARIABLE), str(folder)]
+    os.environ[VARIABLE] = os.pathsep.join(filter(None, trusted))  # it is all written here
+    rest = {name: value for name, value in model.items() if name not in listed}
+    return {"store": folder / "store.db", "config": config, **rest}
 
 
 def as_text(answer: object) -> str:

@@ -14,9 +14,9 @@ from benchmarks.families.results import (
     Result,
     ResultFile,
     as_text,
+    asked_from,
     code_digest,
     mean,
-    named_folder,
     rows_digest,
 )
 from tfgrpo.evaluation.statistics import interval
@@ -67,15 +67,20 @@ class Cell:
         return [{**row, "answer": as_text(row["answer"])} for row in drawn]
 
     def key(self) -> Result:
-        """Returns what tells its result from others: the code, the problems, and the choices."""
-        problems = rows_digest(self.rows("train", self.train), self.rows("test", self.test))
+        """Returns all that decides its result. The model's address does not: as in the product,
+        what was begun goes on at another."""
+        train, test = self.rows("train", self.train), self.rows("test", self.test)
         return {
             "family": self.family.name,
             "seed": self.seed,
             "arm": f"{self.arm}{', gated' if self.gated else ''}",
             "model": str(self.model.get("model", "default")),
-            "problems": problems,
+            "problems": rows_digest(train, test, self.rows("dev") if self.gated else []),
+            "domain": self.family.domain,
+            "settings": dict(self.family.settings),
+            "sizes": [len(train), len(test)],
             "samples": self.samples,
+            "local": self.is_local,
             "code": code_digest(),
         }
 
@@ -88,9 +93,12 @@ def run_cell(results: Path, cell: Cell) -> Result:
     key, file = cell.key(), ResultFile(results / FILE)
     if (done := file.find(key)) is not None:
         return done
-    folder = named_folder(results, *(key[name] for name in ("family", "seed", "arm", "code")))
-    where: dict[str, Any] = {"store": folder / "store.db", "config": folder / "tfgrpo.toml"}
-    settings: dict[str, Any] = {**cell.family.settings, "domain": cell.family.domain, **cell.model}
+    parts = (cell.family.name, cell.seed, key["arm"], rows_digest(key))
+    settings: dict[str, Any] = {
+        **cell.family.settings,
+        "domain": cell.family.domain,
+        **asked_from(results, cell.model, *parts),
+    }
     chosen: dict[str, Any] = {} if cell.arm == "default" else {"preset": cell.arm}
     if cell.gated:
         chosen["gate"] = cell.rows("dev")
@@ -100,14 +108,13 @@ def run_cell(results: Path, cell: Cell) -> Result:
         run="cell",
         seed=cell.seed,
         keep_going=True,
-        **where,
         **cell.fitted,
         **settings,
         **chosen,
     )
     trained = monotonic() - began
     tests = cell.rows("test", cell.test)
-    asked = {"samples": cell.samples, "temperature": 0.7, **cell.shown, **where, **settings}
+    asked = {"samples": cell.samples, "temperature": 0.7, **cell.shown, **settings}
     scores = tfgrpo.evaluate_sync(tests, library="HEAD", against="v0", **asked)
     by_version = {one.version.number: by_problem(one.samples) for one in scores.libraries}
     empty = by_version[0]
