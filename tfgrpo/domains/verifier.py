@@ -125,7 +125,8 @@ class Killed(Exception):
 class Verifier:
     """Runs judges in `workers` processes, each within `seconds`: of a processor for our own, by the
     clock for the user's, which may wait. Close it when done. The time in which a worker starts does
-    not count, nor, where it is `warm`, that in which it loads what mathematics takes. One that asks for more than `memory` bytes gets a MemoryError."""
+    not count, nor, where it is `warm`, that in which it loads what mathematics takes. One that asks
+    for more than `memory` bytes gets a MemoryError."""
 
     def __init__(
         self, *, workers: int = 2, seconds: float = 10.0, memory: int = MEMORY, warm: bool = True
