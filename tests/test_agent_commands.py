@@ -345,17 +345,17 @@ def test_each_attempt_has_its_own_copy_and_its_changes_are_in_the_trajectory(
 
 
 def test_links_within_a_workspace_lead_within_its_copy(tmp_path: Path) -> None:
-    work = tmp_path / "work"
+    work = tmp_path / "repo"
     (work / "a" / "b").mkdir(parents=True)
     (work / "data.txt").write_text("as it was\n")
     (work / "a" / "file").write_text("x")
     texts = {
         "whole": f"{work}/data.txt",
         "plain": "data.txt",
-        "out and back": "../work/data.txt",
+        "out and back": "../repo/data.txt",
         "a/folder": str(work / "a" / "b"),
         "a/b/top": "../..",
-        "a/b/by another": "top/../work/a/file",
+        "a/b/by another": "top/../repo/a/file",
         "a/b/by a whole one": "../../whole",
         "dangling": f"{work}/nowhere",
         "loop": "loop",
