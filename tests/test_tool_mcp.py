@@ -21,6 +21,7 @@ mcp = pytest.importorskip("mcp")
 SERVER = '''
 import os
 from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
 
 server = MCPServer("counter")
 total = 0
@@ -80,12 +81,16 @@ def test_a_servers_tools_are_offered_and_called(
     asyncio.run(use())
 
 
-def test_a_server_that_ended_is_started_again_for_the_calls_after(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hints", ["", ', cache_hints={"tools/list": CacheHint(ttl_ms=10**8)}'])
+def test_a_server_that_ended_is_started_again_for_the_calls_after(
+    tmp_path: Path, hints: str
+) -> None:
+    """Also one whose list of tools may be kept: that it is there says nothing."""
     script = tmp_path / "server.py"
     script.write_text(
-        SERVER.replace("raise ValueError", "os._exit(1)\n    raise ValueError").replace(
-            "total = 0", "total = 0\nopen('starts', 'a').write('x')"
-        )
+        SERVER.replace("raise ValueError", "os._exit(1)\n    raise ValueError")
+        .replace("total = 0", "total = 0\nopen('starts', 'a').write('x')")
+        .replace('MCPServer("counter"', f'MCPServer("counter"{hints}')
     )
     server = Server(command=sys.executable, args=(str(script),), seconds=10)
 
@@ -126,7 +131,8 @@ class Failing:
     async def __aexit__(self, *_: object) -> None:
         raise ValueError("it does not close")
 
-    async def list_tools(self) -> None:
+    async def list_tools(self, *, cache_mode: str) -> None:
+        assert cache_mode == "bypass"
         raise mcp.MCPError(CLOSED, "Connection closed")
 
 

@@ -100,7 +100,7 @@ class Connection:
         """Has the connection made again where it is closed, unless somebody else had before. One
         that still answers is open: calls beside go on over it."""
         try:
-            await client.list_tools()
+            await client.list_tools(cache_mode="bypass")  # as the server has it now
         except Exception as error:  # the server's, the transport's, or a list of no known shape
             if _is_closed(error) and self._is(client):
                 self._ready = asyncio.get_running_loop().create_future()
