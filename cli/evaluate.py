@@ -287,7 +287,12 @@ SHOWN = 28
     "Extract the answer with this regex: the last match's first group, such as '^A: (.*)'.",
 )
 @flag("--all", "Show every verdict, not only unexpected ones.", name="everything")
-@option("--timeout", "Seconds per case.", type=click.FloatRange(0, min_open=True), default=10.0)
+@option(
+    "--timeout",
+    "Seconds per case, of a processor where the verifier is built in.",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+)
 @option("--workers", "Worker processes.", type=COUNT, default=2)
 @options.CONFIG
 @option("--model", "Model for domains that use a judge.")

@@ -299,6 +299,20 @@ def test_an_expression_that_never_ends_is_killed(
     assert time.monotonic() - started < 120
 
 
+def test_a_predicate_that_waits_is_timed_by_the_clock(
+    tmp_path: Path, rubric: Callable[[str], str]
+) -> None:
+    """It is the user's own code, and takes nothing of a processor."""
+    (tmp_path / "checks_wait.py").write_text("import time\ndef waits(*_): time.sleep(600)\n")
+    spec = rubric('[[criteria]]\nname = "slow"\npython = "checks_wait:waits"\n')
+    started = time.monotonic()
+    with Verifier(workers=1, seconds=4.0) as impatient:
+        rollout, _ = rolled(tmp_path, impatient, spec, Problem("p", "?"), lambda _: "x")
+    assert rollout.outcome == "unverifiable"
+    assert "no verdict in 4 s" in rollout.details["slow"]
+    assert time.monotonic() - started < 100
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -288,7 +288,7 @@ async def score_criterion(
     try:
         if criterion.python is not None:
             given = await context.verifier.run(
-                predicate, criterion.python, folder, context.problem, text
+                predicate, criterion.python, folder, context.problem, text, may_wait=True
             )
             return (1.0 - given if criterion.absent else given), ""
         if criterion.regex is not None:  # an expression may take for ever

@@ -108,8 +108,8 @@ TRIES = 3
 """How often a function is run whose time was up while this process stood still, as by Ctrl-Z, or
 whose workers ended before they took it."""
 PATIENCE = 30.0
-"""How often the seconds that a function of ours may take pass by the clock, before it is given up:
-it never waits, so it is a processor's time that counts, of which a busy machine gives it little."""
+"""How many times its seconds a function of ours has by the clock. It never waits, so what counts is
+its time on a processor, of which a busy machine gives it little."""
 TICK, STANDSTILL = 0.5, 2.0
 """Seconds between two looks at the clock, and the gap between two that is a standstill."""
 MEMORY = 4 << 30
@@ -123,10 +123,10 @@ class Killed(Exception):
 
 
 class Verifier:
-    """Runs judges in `workers` processes, each within `seconds`: of a processor for our own, by the
-    clock for the user's, which may wait. Close it when done. The time in which a worker starts does
-    not count, nor, where it is `warm`, that in which it loads what mathematics takes. One that asks
-    for more than `memory` bytes gets a MemoryError."""
+    """Runs judges in `workers` processes, each within `seconds`: of a processor for our own code,
+    by the clock for the user's, which may wait. Close it when done. The time in which a worker
+    starts does not count, nor, where it is `warm`, that in which it loads what mathematics takes.
+    One that asks for more than `memory` bytes gets a MemoryError."""
 
     def __init__(
         self, *, workers: int = 2, seconds: float = 10.0, memory: int = MEMORY, warm: bool = True
@@ -159,20 +159,23 @@ class Verifier:
         except Killed as error:
             return Verdict(None, None, f"unverifiable: {error}")
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns what an importable function gives, in a worker process.
+    async def run(self, function: Callable[..., T], *arguments: Any, may_wait: bool = False) -> T:
+        """Returns what an importable function gives, in a worker process. One of ours that runs
+        code of the user's `may_wait`, and is timed by the clock.
 
         Time in which this process stood still does not count: what was killed for it is run
         again. Raises Killed when it took too long, when its process died, and for whatever it
         raised. A function of ours runs without the keys of the environment.
         """
-        return await self._run(function, function, *arguments)
+        return await self._run(function, may_wait, function, *arguments)
 
     async def run_each(self, function: Callable[[Any], T], batch: Sequence[Any]) -> list[T]:
         """Returns what an importable function gives for each of a batch, run as one by `run`."""
-        return await self._run(function, partial(_each, function), batch)
+        return await self._run(function, False, partial(_each, function), batch)
 
-    async def _run(self, of: object, function: Callable[..., T], *arguments: Any) -> T:
+    async def _run(
+        self, of: object, may_wait: bool, function: Callable[..., T], *arguments: Any
+    ) -> T:
         """Runs a function. Its workers are those for our own code, or those for this function
         alone, by whose `of` is, which it is or holds."""
         ours = is_of_tfgrpo(of)
@@ -182,8 +185,9 @@ class Verifier:
         except Exception as error:
             raise Killed(describe_error(error)) from None
         theirs = b"" if ours else packed
-        counts = ours and hasattr(signal, "setitimer")
-        limits = (self.seconds, self.seconds * PATIENCE) if counts else (0.0, self.seconds)
+        counts = ours and not may_wait and hasattr(signal, "setitimer")
+        of_processor = self.seconds if counts else 0.0
+        by_clock = self.seconds * (PATIENCE if counts else 1.0)
         what = f"no verdict in {self.seconds:g} s"
         for _ in range(TRIES):
             if self._is_closed:  # processes that are started now would never end
@@ -191,7 +195,7 @@ class Verifier:
             pool = self._pool(theirs, packed)
             try:
                 outcome = asyncio.wrap_future(
-                    pool.schedule(_guarded, args=(limits[0], *sent), timeout=limits[1])
+                    pool.schedule(_guarded, args=(of_processor, *sent), timeout=by_clock)
                 )
                 stood_still = await _wait(outcome, pool)
                 result: T = _unpacked(outcome.result())
