@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain
 from tfgrpo.domains.choice import with_options
+from tfgrpo.domains.math import DOMAIN as MATH
 
 LETTERS = with_options('["A", "B", "C", "D"]')
 
@@ -50,6 +52,47 @@ def test_a_letter_counts_with_its_text_and_a_formula_does_not_stand_in_its_way(
 ) -> None:
     problem = Problem("1", "Which?", gold)
     assert LETTERS.verify(problem, response).reward == reward
+
+
+ASKED = r"""Is $x$ an integer?
+(A) 3 is wrong  (B) cannot be determined
+C. The statement is incorrect.
+$\textbf{(D)}\ \text{not enough information}$
+"""
+
+
+@pytest.mark.parametrize("domain", [LETTERS, MATH], ids=["choice", "math"])
+@pytest.mark.parametrize(
+    ("gold", "answer", "reward"),
+    [
+        ("B", "(B) cannot be determined", 1),
+        ("B", r"\text{(B) cannot be determined}", 1),
+        ("B", "B. Cannot be determined.", 1),
+        ("C", "C. The statement is incorrect.", 1),
+        ("D", "(D) not enough information", 1),
+        ("A", "A. 3 is wrong", 1),
+        ("B", "(B) cannot be right", 0),
+        ("B", "(B) cannot be determined, so A", 0),
+        ("A", "(A) cannot be determined", 0),
+        ("A", "A is wrong", 0),
+        ("C", "C. The statement", 1),
+        ("C", "C is incorrect.", 0),
+        ("A", "B. cannot be determined", 0),
+    ],
+)
+def test_an_options_own_words_take_no_letter_back(
+    domain: Domain, gold: str, answer: str, reward: float
+) -> None:
+    problem = Problem("1", ASKED, gold)
+    assert domain.verify(problem, rf"\boxed{{{answer}}}").reward == reward
+
+
+@pytest.mark.parametrize(
+    "response", ["Label: B. cannot be determined", '{"answer": "B) cannot be determined"}']
+)
+def test_an_options_own_words_count_on_the_last_line_and_in_json(response: str) -> None:
+    assert LETTERS.verify(Problem("1", ASKED, "B"), response).reward == 1.0
+    assert LETTERS.verify(Problem("1", "Which?", "B"), response).reward == 0.0
 
 
 def test_words_keep_what_stands_behind_them() -> None:

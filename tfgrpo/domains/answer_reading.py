@@ -50,6 +50,9 @@ DOUBTED = re.compile(
     re.IGNORECASE,
 )
 """What takes a letter back. An option's own text may begin with a capital: `D. Not enough`."""
+COMMAND = re.compile(r"\\[a-zA-Z]+")
+MOST_WORDS = 100
+"""Words of an option that are looked for in a problem, at most."""
 LONGEST = 200_000
 """Characters of a response in which JSON is looked for."""
 MOST_TRIES = 2_000
@@ -163,6 +166,20 @@ def option_letter(text: str, letters: str, *, is_truth: bool = False) -> str | N
         if alike and other.upper() in letters.upper() and other.upper() != letter.upper():
             return None
     return None if not is_truth and DOUBTED.search(rest) else letter
+
+
+def own_option(text: str, question: str) -> str:
+    """Returns the letter alone where a text is a letter and its option as the question
+    has both: what an option says itself, `(B) cannot be determined`, takes no letter back. Any
+    other text stays as it is."""
+    match = OPTION.match(text)
+    words = re.findall(r"\w+", COMMAND.sub(" ", match[3])) if match is not None else []
+    if match is None or not 0 < len(words) <= MOST_WORDS:
+        return text
+    letter = match[1] or match[2]
+    option = r"\W+".join(map(re.escape, (letter, *words)))
+    stands = re.search(rf"(?<!\w){option}(?!\w)", COMMAND.sub(" ", question), re.IGNORECASE)
+    return letter if stands else text
 
 
 def is_declared(line: str) -> bool:

@@ -30,6 +30,7 @@ from tfgrpo.domains.answer_reading import (
     find_answer,
     is_declared,
     option_letter,
+    own_option,
     parse_json,
     show,
     unwrap_latex,
@@ -85,11 +86,13 @@ class Labels:
                     return self._known[way]
         return None
 
-    def chosen(self, text: str) -> str | None:
-        """Returns the label that an answer is, also where it is a letter with its option's text."""
+    def chosen(self, text: str, question: str = "") -> str | None:
+        """Returns the label that an answer to a question is, also where it is a letter with its
+        option's text."""
         label = self.label_of(text)
         if label is None:
-            letters = map(self._letter_of, variants(unwrap_latex(WRAPPING.sub(r"\1", text))))
+            parts = variants(unwrap_latex(WRAPPING.sub(r"\1", text)))
+            letters = (self._letter_of(own_option(part, question)) for part in parts)
             label = next(filter(None, letters), None)
         return label
 
@@ -116,7 +119,8 @@ def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
     """Judges a response. Takes microseconds; raises nothing."""
     labels = labels if labels.names else Labels(tuple(problem.ground_truths))
     golds = [labels.label_of(gold) or gold for gold in problem.ground_truths]
-    given = _in_json(response, labels) or _in_words(response, labels)
+    question = problem.problem
+    given = _in_json(response, labels, question) or _in_words(response, labels, question)
     if isinstance(given, NoAnswer):
         return Verdict(0.0, None, given.reason)
     label, place = given
@@ -131,15 +135,16 @@ def read(response: str, labels: Labels) -> str | None:
     return None if isinstance(given, NoAnswer) else given[0]
 
 
-def _in_words(response: str, labels: Labels) -> tuple[str, str] | NoAnswer:
-    """Returns the label that a response gives in words, and where; or why it gives none."""
+def _in_words(response: str, labels: Labels, question: str = "") -> tuple[str, str] | NoAnswer:
+    """Returns the label that a response to a question gives in words, and where; or why it
+    gives none."""
     given = find_answer(response)
     if isinstance(given, NoAnswer):
         return given
-    label = labels.chosen(given.text)
+    label = labels.chosen(given.text, question)
     if label is None and is_declared(given.after_box):
         given = GivenAnswer(given.after_box, "last line")
-        label = labels.chosen(given.text)
+        label = labels.chosen(given.text, question)
     if label is None:
         return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
     other = labels.label_of(given.after_box or given.line_before)
@@ -148,7 +153,9 @@ def _in_words(response: str, labels: Labels) -> tuple[str, str] | NoAnswer:
     return label, given.place
 
 
-def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None:
+def _in_json(
+    response: str, labels: Labels, question: str = ""
+) -> tuple[str, str] | NoAnswer | None:
     """Returns the label that a response gives as JSON; None where it is no JSON."""
     text = spoken(response).strip()
     if text.endswith("```") and (blocks := FENCE.findall(text)):
@@ -170,7 +177,7 @@ def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None
     texts = {text for value in flat for text in _texts_of(value, labels)}
     if len(texts) != 1 or len(flat) != len(values):
         return NoAnswer(f"JSON: {show(text)} names no label, or several")
-    label = labels.chosen(texts.pop())
+    label = labels.chosen(texts.pop(), question)
     if label is None:
         return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
     return label, "JSON"

@@ -46,7 +46,7 @@ ALONE = r"(?<![a-zA-Z\\]){}(?![a-zA-Z])"
 def verify(problem: Problem, response: str, rules: Rules = USUAL) -> Verdict:
     """Judges the answer that a response gives. May be slow; raises nothing."""
     gold, *others = problem.ground_truths
-    return judge(gold, response, rules, others)
+    return judge(gold, response, rules, others, problem.problem)
 
 
 def at_once(problem: Problem, response: str) -> Verdict | None:

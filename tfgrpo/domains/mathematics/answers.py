@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from tfgrpo.domains.answer_reading import option_letter
+from tfgrpo.domains.answer_reading import option_letter, own_option
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import lists, number_words, parsing, units
 from tfgrpo.domains.mathematics.calculation import flaw
@@ -83,10 +83,15 @@ PLACES = 20
 """Decimal places of a number that is not written as a fraction, at most."""
 
 
-def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] = ()) -> Verdict:
-    """Judges a response against the ground truth, or against any of several. May be slow; raises
-    nothing."""
+def judge(
+    gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] = (), question: str = ""
+) -> Verdict:
+    """Judges a response to a question against the ground truth, or against any of several. May
+    be slow; raises nothing."""
     answer = ending(response)
+    if question and choice(gold, is_truth=True) is not None:
+        letters = ((name, own_option(_in_a_line(body), question)) for name, body in answer.boxes)
+        answer = answer._replace(boxes=tuple(letters))
     if answer.retracted:
         return Verdict(0.0, None, f"box: {answer.retracted}")
     if not answer.boxes:
@@ -303,8 +308,11 @@ def in_digits(number: Fraction) -> str:
 def choice(text: str, *, is_truth: bool = False) -> str | None:
     """Returns the letter that a text chooses: `C`, `(C)`, `\\textbf{(C) } 12`, `Option C`. Nothing
     takes back the one of a ground truth."""
-    line = one_line(WRAPPING.sub(r"\1", text)).strip("$ ")
-    return option_letter(line, "ABCDEFGHIJ", is_truth=is_truth)
+    return option_letter(_in_a_line(text), "ABCDEFGHIJ", is_truth=is_truth)
+
+
+def _in_a_line(text: str) -> str:
+    return one_line(WRAPPING.sub(r"\1", text)).strip("$ ")
 
 
 def choices(text: str) -> tuple[str, ...] | None:

@@ -42,8 +42,9 @@ SPACED = (
         r"|classification)",
         "that|this|it|which", "is|was|s|be|seems|looks",
         r"(?:in|inside|into|within|with|using)(?:\s+(?:the|an?))?",
-        r"wait|hold\s+on|hmm+|actually|oops|sorry|check\w*|but|no",
+        r"wait|hold\s+on|hmm+|actually|oops|sorry|check\w*|but|no|not\s+sure|unsure",
         r"I\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)|scratch\s+that"
+        r"|(?:is|was)n['’]t\s+(?:that|this|it)\s+(?:wrong|incorrect|false)"
         r"|(?:should|must)\s+(?:instead\s+be|(?:be|have\s+been)\s+.{0,30}\binstead)",
         r"(?:wrong|incorrect|false|mistake|error|(?:not|cannot|\w+n['’]t)\s+(?:[a-z]+\s+){0,2}?"
         r"(?:right|correct|true|possible|valid|work|hold|answer|solution))(?!\s+(?:that|to)\b)",
@@ -57,7 +58,8 @@ SPACED = (
         "das|dies|es", "ist|war|lautet", r"(?:in|innerhalb|mit)(?:\s+(?:de[mnr]|einem))?",
         "Moment|halt|warte|nein|aber|doch",
         r"habe\s+(?:mich\s+(?:geirrt|verrechnet)|einen\s+Fehler)",
-        r"falsch|inkorrekt|Fehler|nicht\s+(?:richtig|korrekt|wahr|möglich|sein)",
+        r"falsch|inkorrekt|Fehler|(?:(?:stimmt|kann)\s+)?(?:so\s+)?nicht\s+(?:richtig|korrekt|wahr|möglich|sein)"
+        r"|stimmt\s+(?:so\s+)?nicht",
         "nicht|keine?|nie|weder|noch",
         "inkorrekt|vielleicht|eventuell|unsicher|außer|ausgeschlossen",
         "mehr|weniger|mindestens|höchstens|wenigstens",
@@ -95,7 +97,7 @@ UNSPACED = (
     Words(  # Chinese
         "(?:最终|正确)?(?:答案|结果)", "[这那它此]个?", "[是为]", "[在用]",
         "等等|等一下|不对|但是?",
-        "我?(?:算|弄|搞|看)错了?|我犯了", "错误?的?|不对的?|不正确的?|有误",
+        "我?(?:算|弄|搞|看)错了?|我犯了", "错误?的?|不是?(?:对|正确)的?|有误",
         "不是|并非|不等于|而非", "也许|可能|除了|错误", "以上|以下|至少|至多|更多|更少|不到|超过",
     ),
     Words(  # Japanese

@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
 from tfgrpo.domains.mathematics.notation import JOINTS
+from tfgrpo.domains.mathematics.number_words import SIGNS, WORD
 
 TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
 THINKING = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
 """How models mark what they think before they answer."""
 MATHS = re.compile(
-    r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
+    r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$"
+    r"|\\\[((?:(?!\\\[).)+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)",
     re.DOTALL,
 )
 BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
@@ -32,7 +34,11 @@ CUT = re.compile(
 BARE_BOX = re.compile(r"\\boxed\s+(-?\d+(?:\.\d+)?|[a-zA-Z])(?=\s*(?:[$.,]|\\[)\]]|\n|\Z))")
 """A box without braces around a number or a letter that is all of it: `$\\boxed 3$`."""
 NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
-GIVEN = re.compile(MATHS.pattern + rf"|({NUMBER})", re.DOTALL)
+GIVEN = re.compile(
+    MATHS.pattern + rf"|({NUMBER}(?:\s*(?:\b{WORD}|(?<!\w)[{SIGNS}])\.?)?)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A formula, or a number with the word behind it that makes another one of it: `5 million`."""
 FINAL = re.compile(r"final answer\W", re.IGNORECASE)
 AFTERWARDS = re.compile(r"<\|im_|I hope it is correct")
 """The words between which the answer of a response in prose is looked for."""
@@ -51,15 +57,22 @@ NEARBY = 400
 """How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
 CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
-IS_WRONG = rf"{any_of('be')}\W*(?:\w+\W+)?{any_of('wrong')}"
+NOT_DENIED = rf"(?!{any_of('denied')})\w+"
+"""A word that denies nothing: "that is not wrong" takes nothing back."""
+IS_WRONG = rf"{any_of('be')}\W*(?:{NOT_DENIED}\W+)?{any_of('wrong')}"
 TAKEN_BACK = re.compile(
-    rf"\W*(?:{IS_WRONG}|{any_of('wrong')}\W*\Z|(?:\w+[^\w,]+){{0,3}}?(?:{any_of('slip')}"
+    rf"\W*(?:{IS_WRONG}|{any_of('wrong')}\W*\Z|(?:{NOT_DENIED}[^\w,]+){{0,3}}?(?:{any_of('slip')}"
     rf"|{any_of('that', 'answer')}\W*(?:{IS_WRONG}|{any_of('wrong')})))",
     re.IGNORECASE,
 )
 """A clause that says that the answer before it is wrong."""
 SECOND_THOUGHT = pattern("wait")
 NUMERAL = re.compile(r"\d+(?:\.\d+)?")
+DENIAL = pattern("denied")
+NEGATIVE = re.compile(rf"(?:\\text\w*\s*\{{)?\s*{any_of('wait', 'wrong')}[\s.}}]*", re.IGNORECASE)
+"""A box that denies something itself, as `No` does: "that is not possible" confirms it."""
+OR_NOT = re.compile(rf"(?:{JOINT})\s+{any_of('denied')}\s*[:：]", re.IGNORECASE)
+"""A question's end, which denies nothing: "divisible or not:"."""
 DENIED = re.compile(
     rf"{any_of('denied')}(?:\s+(?:be|equal|equal\s+to))?[\s$:(*\[{{\\]*\Z", re.IGNORECASE
 )
@@ -126,9 +139,12 @@ def retraction(response: str, start: int, end: int, body: str) -> str:
         words, between = TAKEN_BACK.match(clause[0]), behind[: clause.start()]
         numbers = NUMERAL.findall(between)
         about = number in numbers if NUMERAL.fullmatch(number) else bool(numbers)
-        if words and (about or not re.search(r"\w", between) or SECOND_THOUGHT.search(between)):
+        if words is None or (NEGATIVE.fullmatch(body) and DENIAL.search(words[0])):
+            continue
+        if about or not re.search(r"\w", between) or SECOND_THOUGHT.search(between):
             return f"taken back by {' '.join(words[0].split())!r}"
-    denied = DENIED.search(response[max(0, start - 30) : start])
+    before = OR_NOT.sub(" ", response[max(0, start - 30) : start])
+    denied = DENIED.search(before)
     return f"taken back by {' '.join(denied[0].split())!r}" if denied else ""
 
 
@@ -147,7 +163,8 @@ def bare(text: str) -> str:
     if extract(text) is not None or BEGUN.search(text):
         return text
     between = re.sub(rf"\\\w+|{JOINT}", " ", MATHS.sub(" ", text))
-    if re.search(r"[^\W\d_]{2,}.*\s|[^\W\d_]:\s", between, re.DOTALL):
+    worded = re.match(r".*\s", between, re.DOTALL)
+    if worded is not None and re.search(r"[^\W\d_]{2}|[^\W\d_]:\s", worded[0]):
         tail = AFTERWARDS.split(FINAL.split(text)[-1])[0]
         text = _last_given(ASIDE.sub(" ", tail)) or _last_given(tail) or text
     return f"\\boxed{{{text}}}"
@@ -164,13 +181,17 @@ def _last_given(tail: str) -> str:
     if not given:
         return ""
     first = last = given.pop()
-    while given and _is_joint(tail[given[-1].end() : first.start()]):
+    while given and _is_joint(tail[given[-1].end() : first.start()], listed=first is not last):
         first = given.pop()
     alone = first is last
     return next(filter(None, last.groups())) if alone else tail[first.start() : last.end()]
 
 
-def _is_joint(between: str) -> bool:
+def _is_joint(between: str, *, listed: bool) -> bool:
+    """Whether what stands between two makes one answer of them: a word, or a comma before others
+    that are `listed` with one."""
+    if listed and between.strip() in (",", "、", "，"):
+        return True
     return bool(JOINED.fullmatch(between) and re.search(JOINT, between))
 
 

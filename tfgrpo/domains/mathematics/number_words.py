@@ -17,11 +17,11 @@ SCALES = {
     10**3: "thousand thousands Tausend Tsd mille millier milliers millares тысяча тысячи тысяч тыс"
     " nghìn ngàn χιλιάδες 千 천",
     10**4: "万 萬 만", 10**5: "lakh lakhs lac lacs",
-    10**6: "million millions Millionen Mio mln millón millones milhão milhões миллион миллиона"
-    " миллионов млн triệu εκατομμύριο εκατομμύρια",
+    10**6: "million millions Millionen Mio mln millón millones milhão milhões milione"
+    " milioni миллион миллиона миллионов млн triệu εκατομμύριο εκατομμύρια",
     10**7: "crore crores", 10**8: "亿 億 억",
-    10**9: "billion bn Milliarde Milliarden Mrd milliard milliards миллиард миллиарда миллиардов"
-    " млрд tỷ tỉ δισεκατομμύρια",
+    10**9: "billion bn Milliarde Milliarden Mrd milliard milliards miliardo"
+    " miliardi миллиард миллиарда миллиардов млрд tỷ tỉ δισεκατομμύρια",
     10**12: "trillion Billionen billón billones триллион триллиона триллионов",
     10**18: "Trillionen trillón trillones",
 }  # fmt: skip
@@ -84,7 +84,8 @@ SET = r"(?P<set>\\(?:text|mathrm|mbox|textrm)\s*\{)?\s*"
 WORD = rf"(?:{_any(word for word in SIZES if len(word) > 1)})(?![^\W\d_]|-)"
 """The word of a scale."""
 SCALED = re.compile(
-    rf"(?<=[\d}}]){GAP}{SET}(?P<words>(?:[{SIGNS}]|(?<!\d){WORD}\.?{GAP}){{1,3}})(?P<close>\}})?",
+    rf"(?<=[\d}}]){GAP}{SET}(?P<words>(?:[{SIGNS}]|(?<!\d){WORD}\.?{GAP}){{1,3}})"
+    r"(?:d['’]|d[ei]\s)?(?P<close>\})?",
     re.I,
 )
 ENDED = re.compile(

@@ -171,7 +171,7 @@ PREFIX = re.compile(rf"\A([+-]?)\s*(?:\\?({MONEY})|({'|'.join(CODES)})\s)\s*(?=[
 FORMULA = re.compile(r"\A\$([^$]+)\$\s+([a-zA-Z%\\][^$]*)\Z")
 """A formula with a unit behind it: `$125$ miles`."""
 SUFFIX = re.compile(
-    rf"(?<=\d)(?:\s|\\[,;: ]|~)*(?:\\?({MONEY})|\\text\s*\{{\s*\\?({MONEY})\s*\}})\Z"
+    rf"(?<=[\d}}])(?:\s|\\[,;: ]|~)*(?:\\?({MONEY})|\\text\s*\{{\s*\\?({MONEY})\s*\}})\Z"
 )
 
 
