@@ -13,10 +13,13 @@ import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli
+from pebble.pool.process import WorkerManager
 from scripted import ScriptedEndpoint
+from waiting import until
 
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
@@ -229,7 +232,7 @@ def test_a_log_says_how_many_samples_could_not_be_judged(cli: Cli, tmp_path: Pat
 def test_a_verifier_that_was_closed_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with Verifier(workers=1) as verifier:
         assert asyncio.run(verifier.run(str.upper, "a")) == "A"
-    monkeypatch.setattr("pebble.ProcessPool", None)
+    monkeypatch.setattr("tfgrpo.domains.worker_pool.WorkerPool", None)
     with pytest.raises(Killed, match="the verifier was closed"):
         asyncio.run(verifier.run(str.upper, "a"))
 
@@ -253,3 +256,30 @@ def test_a_worker_that_a_busy_machine_holds_up_judges_all_the_same() -> None:
             return await answer
 
     assert asyncio.run(judged()) == ""
+
+
+def test_a_worker_that_is_still_starting_when_all_is_over_says_nothing(
+    spawned: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is held at its start until what it shares with the others is gone."""
+    held: list[Any] = []
+    start, close = WorkerManager.new_worker, WorkerManager.close_channels
+
+    def hold(self: WorkerManager) -> None:
+        start(self)
+        if len(self.workers) == 2 and not held:
+            held.append([*self.workers.values()][-1])
+            os.kill(held[0].pid, signal.SIGSTOP)
+
+    def let_go(self: WorkerManager) -> None:
+        close(self)
+        if held[0].is_alive():
+            os.kill(held[0].pid, signal.SIGCONT)
+            until(lambda: not held[0].is_alive())
+
+    monkeypatch.setattr(WorkerManager, "new_worker", hold)
+    monkeypatch.setattr(WorkerManager, "close_channels", let_go)
+    with Verifier(workers=2, warm=False) as verifier:
+        assert asyncio.run(verifier.run(abs, -1)) == 1
+    assert not held[0].is_alive()
+    assert capfd.readouterr().err == ""

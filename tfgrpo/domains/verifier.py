@@ -140,11 +140,11 @@ class Verifier:
         """Returns the processes for what is ours, or for one function of `theirs`, the user's, so
         that what comes of it holds up no other. They start with the packed function loaded."""
         if theirs not in self._pools:
-            from pebble import ProcessPool
+            from tfgrpo.domains.worker_pool import WorkerPool
 
             spawning = context.SpawnContext()
             spawning.Process = WorkerProcessWithKeys if theirs else WorkerProcess  # type: ignore[misc]
-            self._pools[theirs] = ProcessPool(
+            self._pools[theirs] = WorkerPool(
                 max_workers=self._workers,
                 context=spawning,
                 initializer=_prepare_worker,
