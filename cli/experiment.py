@@ -383,16 +383,17 @@ def rollout(app: App, given: Given) -> None:
     name = _free_name(store, given.candidate)
     arms = control, candidate_of(store, given.candidate)
     share = parse_share(given.share)
-    begun = records.start(store, name, arms, share, plan, why=given.why)
-    printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")
     last = ""
     try:
+        begun = records.start(store, name, arms, share, plan, why=given.why)
+        printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")
         for shown in watch(store, name, until):
             if shown.verdict.said != last:
                 last = shown.verdict.said
                 printing.echo(last)
     except KeyboardInterrupt:
-        printing.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
+        if any(one.name == name for one in records.experiments(store)):
+            printing.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
         raise
     ended = outcome(store, name)
     printing.echo(f"{name} was {ended.state}" + (f": {ended.why}" if ended.why else ""))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -83,6 +84,21 @@ def test_a_time_that_is_over_ends_it_with_nothing_decided(
         assert experiment(proposed, name).state == "stopped"
     done = CliRunner().invoke(tfgrpo, ["--store", at, "rollout", "main"])
     assert "--on" in done.output
+
+
+def test_what_is_stopped_as_it_begins_is_said_to_go_on(
+    proposed: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*given: Any, **more: Any) -> None:
+        start(*given, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tfgrpo.production.experiment.start", stopped)
+    done = CliRunner().invoke(tfgrpo, ["--store", str(proposed.path), "rollout", "p1"])
+    assert done.exit_code
+    assert f"{NAME} goes on: `tfgrpo experiment status {NAME}`" in done.output
+    assert experiment(proposed, NAME).state == "running"
 
 
 def test_it_goes_on_in_the_proxys_care_which_tells_too(
