@@ -86,7 +86,7 @@ def test_calls_with_one_prompt_go_to_one_endpoint_and_the_keys_do_not_tell_which
 ) -> None:
     with ScriptedEndpoint(lambda _: "fine") as one, ScriptedEndpoint(lambda _: "fine") as two:
         texts = [f"problem {n}" for n in range(8)]
-        with opened_calls(tmp_path, one.base_url, fleet=fleet([one, two], limit=64)) as calls:
+        with opened_calls(tmp_path, one.base_url, fleet=fleet([one, two], limit=256)) as calls:
             names = asyncio.run(asked(calls, *texts, samples=3))
             groups = [names[n : n + 3] for n in range(0, len(names), 3)]
             assert all(len(set(group)) == 1 for group in groups)
