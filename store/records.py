@@ -13,7 +13,7 @@ is not there.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -28,6 +28,13 @@ REDACTED = "[redacted]"
 SIGNATURE, TAGGED = "signature", "tag"
 """In the meta of a version: its signature, and the name of the tag that it is the version of."""
 Json: TypeAlias = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def in_utc(microseconds: int) -> datetime:
+    """A time as a store keeps it, to the microsecond: as a number of seconds with a point the last
+    of the year 9999 would be rounded into the next."""
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class Operation(NamedTuple):
@@ -159,7 +166,7 @@ class Version(NamedTuple):
     @property
     def when(self) -> datetime:
         """The time it was recorded, in UTC."""
-        return datetime.fromtimestamp(self.time / 1_000_000, UTC)
+        return in_utc(self.time)
 
 
 class Experience(NamedTuple):

@@ -572,6 +572,12 @@ def test_half_a_character_is_refused_with_its_line(name: str) -> None:
     assert caught.value.hint
 
 
+def test_a_cell_of_a_sheet_may_be_long() -> None:
+    long = "Round up. " * 20_000
+    path = written(f'"id","text"\n"a","{long}"\n', "sheet.csv")
+    assert [item.text for item in interchange.read(path).items] == [long]
+
+
 def test_a_file_name_that_is_no_text_is_written_with_marks_for_what_it_is_not() -> None:
     with store_of() as store:
         assert bring(store, written("- a\n", "b\udcff.md")).versions

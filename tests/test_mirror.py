@@ -19,6 +19,7 @@ from store_helpers import add, broken, clock
 from tfgrpo.mirror import MirrorError, bring_back, mirror
 from tfgrpo.mirror.commit_layout import author_of, ident, our_name, ref_name
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.errors import TfgrpoError, TransferError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.merge import merge, side
@@ -383,6 +384,24 @@ def test_no_author_breaks_a_commits_lines(author: str, time: int) -> None:
     assert "\0" not in line
     assert line.count("<") == line.count(">") == 1
     assert author_of(line)[1] == time // 1_000_000 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("when", "time"),
+    [("²", 0), ("-5", 0), ("9" * 5000, LATEST - 1), ("9" * 12, LATEST - 1), ("1e3", 0), ("", 0)],
+)
+def test_a_commits_time_is_one_that_a_version_can_have(when: str, time: int) -> None:
+    assert author_of(f"J <j@example.org> {when} +0000") == ("J <j@example.org>", time)
+
+
+def test_a_commit_by_hand_of_a_far_year_is_read(shop: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    mirror(shop, folder)
+    (folder / "library.md").write_text((folder / "library.md").read_text() + "- By hand.\n")
+    git(folder, "commit", "-qam", "far", "--date", "@999999999999 +0000")
+    (version,) = bring_back(shop, folder).by_hand
+    assert version.when.year == 9999
+    assert "By hand." in {e.text for e in shop.library()}
 
 
 HOSTILE = "x\n\ncommit refs/heads/evil\nmark :99\nfrom refs/heads/main\ndone\n"

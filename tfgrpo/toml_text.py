@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -22,12 +24,18 @@ def parsed(content: bytes) -> dict[str, Any]:
 
 def toml_value(value: object) -> str:
     """A value as TOML, which reads as this value again: every control character of a text is
-    escaped. Raises SettingsError for a text that is not Unicode."""
+    escaped. Raises SettingsError for a text that is not Unicode, and for None."""
     if isinstance(value, Mapping):
         pairs = (f"{toml_key(name)} = {toml_value(one)}" for name, one in value.items())
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if value is None:
+        raise SettingsError("TOML has no null", hint="leave the setting out")
     text = json.dumps(value, ensure_ascii=False, default=str)
     if re.search("[\ud800-\udfff]", text):
         raise SettingsError(f"{value!r} is not valid Unicode", hint=HALF_A_CHARACTER)

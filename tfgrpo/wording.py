@@ -29,9 +29,9 @@ def when(microseconds: int) -> str:
 
 def iso(microseconds: int) -> str:
     """A time in UTC as ISO 8601, for JSON."""
-    from datetime import UTC, datetime
+    from datetime import UTC, datetime, timedelta
 
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
 
 
 def percent(share: float) -> str:

@@ -42,10 +42,10 @@ def _page(whole: Fields, name: str) -> list[Any] | None:
     if not isinstance(listed, list) or not listed or not all(map(_is_page_row, listed)):
         return None
     for one in listed:
-        if one.get("truncated_cells"):
+        if cut := one.get("truncated_cells"):
+            cells = ", ".join(map(str, cut)) if isinstance(cut, list) else "a cell"
             raise DatasetError(
-                f"{name}: row {one['row_idx']}: {one['truncated_cells'][0]!r} was cut short by the "
-                "Hub",
+                f"{name}: row {one['row_idx']}: {cells[:80]} was cut short by the Hub",
                 hint="download the dataset's Parquet file, which is whole",
             )
     return [one["row"] for one in listed]

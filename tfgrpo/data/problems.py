@@ -35,7 +35,7 @@ USUAL = {
     "id": ("unique_id", "ID", "uid"),
 }
 """What others call our fields, in the order in which they are looked for."""
-FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
+FINAL = re.compile(r"\A(?:.*\n)?[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 """What stands before the answer where a solution is kept with it, as in GSM8K: `####` begins
 the last line."""
 REST = "*"

@@ -75,7 +75,7 @@ def in_our_shape(
     if _filled(row, instruction) and instruction is not None and question == names.get("input"):
         text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
     options = _options(row, names, key)
-    spans = row.get(names.get("answers", ""))
+    spans = row[names["answers"]] if "answers" in names else None
     if options is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
         fields, used = {ANSWER: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
     if options is None:
@@ -226,8 +226,9 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
     value = _unpacked(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
-        labels = [str(one) for one in value.get("label") or _letters(len(texts))]
-        return (labels, texts) if len(labels) == len(texts) else (_letters(len(texts)), texts)
+        given = value.get("label")
+        labels = [str(one) for one in given] if isinstance(given, list) else []
+        return labels if len(labels) == len(texts) else _letters(len(texts)), texts
     if isinstance(value, dict):
         return [str(one) for one in value], [_text(one) for one in value.values()]
     if not isinstance(value, list):
@@ -298,7 +299,15 @@ def _texts(value: Any) -> list[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_text, value)))
+        texts: list[str] = []
+        left = [value]
+        while left:
+            one = left.pop()
+            if isinstance(one, list):
+                left += reversed(one)
+            elif text := _text(one):
+                texts.append(text)
+        return "\n".join(texts)
     if isinstance(value, bool) or value is None or isinstance(value, dict):
         return "" if value is None or isinstance(value, dict) else str(value).lower()
     return str(value).strip()

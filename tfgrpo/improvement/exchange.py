@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from tfgrpo.store.activity.traffic import (
     is_score,
     place_of,
 )
-from tfgrpo.store.records import Json
+from tfgrpo.store.records import Json, in_utc
 
 ROLES = {"system": "system", "developer": "system", "user": "user"}
 ROLES |= {"assistant": "assistant", "model": "assistant"}
@@ -130,7 +129,7 @@ def mean_score(scores: Sequence[float]) -> float | None:
 def _provenance(call: CallRecord, feedback: Sequence[Feedback]) -> Json:
     known = {
         "call": call.id,
-        "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="seconds"),
+        "time": in_utc(call.time).isoformat(timespec="seconds"),
         "library": call.library,
         "version": call.version,
         "digest": call.digest,

@@ -138,7 +138,7 @@ def _exchange(
     judged = [*evaluations, *(more for name, more in events if name == EVALUATION)]
     scores = [score for score in map(_score, judged) if score is not None]
     scores += [
-        float(value)
+        value
         for name, value in values.items()
         if name.startswith(LANGFUSE_SCORE) and isinstance(value, (int, float))
     ]
@@ -218,5 +218,5 @@ def _parsed(value: object) -> object:
 def _score(values: Mapping[str, Any]) -> float | None:
     score, label = values.get(SCORE), str(values.get(SCORE_LABEL, "")).casefold()
     if isinstance(score, (int, float)):
-        return float(score)
+        return score
     return 1.0 if label in RIGHT else 0.0 if label in WRONG else None

@@ -153,6 +153,19 @@ class SourceFile:
         return lines
 
     @cached_property
+    def id_lines(self) -> dict[str, int]:
+        """The lines of the values of `id` as JSON: value → where it first stands."""
+        import json
+
+        lines: dict[str, int] = {}
+        at, line = 0, 1
+        for match in re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,40})', self.text):
+            line += self.text.count("\n", at, match.start())
+            at = match.start()
+            lines.setdefault(str(json.loads(match[1], strict=False)), line)
+        return lines
+
+    @cached_property
     def line_of_half(self) -> int | None:
         """The line where half a character is first written, as `\\ud83d` without its other
         half."""

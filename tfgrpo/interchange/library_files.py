@@ -113,12 +113,11 @@ def read(path: Path, format: str | None = None) -> Document:
             f"cannot read {path}: {error.strerror}", hint="give a readable file"
         ) from None
     source = SourceFile(path, data)
-    if chosen is None:
-        sure = {f: f.detect(source) for f in available().values()}
-        chosen = max(sure, key=lambda f: sure[f])
-        if not sure[chosen]:
-            raise source.wrong("contains no experiences", hint=HINT)
-    content = _storable(source, chosen.read(source))
+    try:
+        chosen = chosen or _detected(source)
+        content = _storable(source, chosen.read(source))
+    except RecursionError:
+        raise source.wrong("is nested too deep", hint=HINT) from None
     items = tuple(item for item in content.items if item.text.strip())
     blank = []
     for item in content.items:
@@ -137,6 +136,14 @@ def read(path: Path, format: str | None = None) -> Document:
         content.meta,
         tuple(sorted((*content.skipped, *blank))),
     )
+
+
+def _detected(source: SourceFile) -> Format:
+    sure = {f: f.detect(source) for f in available().values()}
+    likeliest = max(sure, key=lambda f: sure[f])
+    if not sure[likeliest]:
+        raise source.wrong("contains no experiences", hint=HINT)
+    return likeliest
 
 
 def _storable(source: SourceFile, content: Content) -> Content:

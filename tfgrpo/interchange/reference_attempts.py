@@ -8,7 +8,6 @@ ended in an error has no reward here: an outage is no wrong answer.
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from collections import Counter
@@ -189,7 +188,7 @@ def _reward(row: Row) -> float | None:
     reward = row.fields.get("reward")
     if reward is None:
         return None
-    if not isinstance(reward, int | float) or not math.isfinite(reward) or not 0 <= reward <= 1:
+    if not isinstance(reward, int | float) or not 0 <= reward <= 1:
         raise DatasetError(
             f"{row.where}: 'reward' is {reward!r}"[:200], hint="a number from 0 to 1 is expected"
         )

@@ -7,6 +7,8 @@ says what became of it. Keys are never copied; the variable that holds one is.
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +22,8 @@ from tfgrpo.toml_text import toml_comment, toml_value
 
 DEEPEST = 6
 """How many files deep `defaults` is followed."""
+MOST_FILES = 100
+"""Files that are read for one configuration, at most."""
 TRAIN = {
     "epochs": "epochs",
     "batch_size": "batch_size",
@@ -65,7 +69,7 @@ class Translation(NamedTuple):
 def translated(path: Path) -> Translation:
     """Reads a practice configuration. Raises UnreadableLibrary, with file and line."""
     left: list[str] = []
-    config = _composed(path, left, 0)
+    config = _composed(path, left, (), [])
     settings = dict(_flat(config))
     if not any(key.startswith("practice.") for key in settings):
         raise UnreadableLibrary(
@@ -107,7 +111,11 @@ class _Translator:
         return Translation(self._toml(name), name, tuple(self._left))
 
     def _take(self, key: str) -> Any:
-        return self._settings.pop(key, None)
+        """A setting that is a text, a number, true or false; what is none of them stays,
+        to be listed as not translated."""
+        value = self._settings.get(key)
+        plain = isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+        return self._settings.pop(key) if plain else None
 
     def _data(self) -> None:
         data = self._take("data.practice_dataset_name") or self._take("practice.data")
@@ -136,7 +144,7 @@ class _Translator:
                         f"{key}: {len(items)} experiences in the instructions; "
                         "`tfgrpo import AGENT.yaml` reads them"
                     )
-                objectives = [train.get("agent_objective", ""), "\n".join(lines).strip()]
+                objectives = [str(train.get("agent_objective", "")), "\n".join(lines).strip()]
                 train["agent_objective"] = "\n\n".join(filter(None, objectives))
             elif key.endswith("max_turns") and (turns := self._take(key)) is not None:
                 train.setdefault("turns", turns)
@@ -232,7 +240,13 @@ def _flat(value: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]
             yield there, inner
 
 
-def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
+def _composed(
+    path: Path, left: list[str], above: tuple[Path, ...], files: list[Path]
+) -> dict[Any, Any]:
+    """A file with what its `defaults` name, which stand below it. `above` are the files that name
+    it, `files` all that were read; what is not read is appended to `left`."""
+    files.append(path)
+    above = (*above, path.resolve())
     try:
         source = SourceFile(path, path.read_bytes())
     except OSError as error:
@@ -250,10 +264,14 @@ def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
             continue
         name, _, package = entry.partition("@")
         file = _named(path, name)
-        if file is None or depth >= DEEPEST:
+        if file is None:
             left.append(f"defaults: {entry}: no such file beside this one; it was not read")
             continue
-        inner = _composed(file, left, depth + 1)
+        if file.resolve() in above or len(above) > DEEPEST or len(files) >= MOST_FILES:
+            why = "it names itself" if file.resolve() in above else "there are too many"
+            left.append(f"defaults: {entry}: {why}; it was not read")
+            continue
+        inner = _composed(file, left, above, files)
         for part in reversed((package or "").split(".")):
             inner = {part: inner} if part and part != "_global_" else inner
         whole = _merged(whole, inner)
@@ -266,7 +284,7 @@ def _named(path: Path, name: str) -> Path | None:
         return None
     for folder in path.resolve().parents[:DEEPEST]:
         file = folder / f"{name.strip('/')}.yaml"
-        if file.is_file():
+        if os.path.isfile(file):  # unlike a path's own, it takes any name
             return file
     return None
 

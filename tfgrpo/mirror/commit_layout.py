@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from tfgrpo.interchange.formats.markdown import written
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.history.library_order import source
 from tfgrpo.store.history.walks import version_of_row
 from tfgrpo.store.records import (
@@ -165,12 +166,14 @@ def ident(author: str, time: int) -> bytes:
 
 
 def author_of(line: str) -> tuple[str, int]:
-    """Who a commit's `author` line names, and the time in microseconds."""
+    """Who a commit's `author` line names, and the time in microseconds: the first or the last that
+    a version can have, where it has another."""
     who, _, when = line.rpartition("> ")
     name, _, email = who.partition(" <")
     seconds = when.split(" ")[0]
     named = f"{name} <{email}>" if email else name
-    return named.strip() or "unknown", int(seconds) * 1_000_000 if seconds.isdigit() else 0
+    time = int(seconds[:20]) * 1_000_000 if re.fullmatch("[0-9]+", seconds) else 0
+    return named.strip() or "unknown", min(time, LATEST - 1)
 
 
 def made_of(meta: object) -> str | None:

@@ -28,6 +28,7 @@ from tfgrpo.store.activity.traffic_figures import (
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.records import in_utc
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
 
@@ -60,7 +61,7 @@ class Rollout(NamedTuple):
     @property
     def day(self) -> date:
         """The day on which that was."""
-        return datetime.fromtimestamp(self.time / 1e6, UTC).date()
+        return in_utc(self.time).date()
 
 
 class ProductionReport(NamedTuple):
@@ -109,13 +110,13 @@ def production_report(path: str, since: int, prices: Mapping[str, Any]) -> Produ
 
 
 def _day(number: int, name: str, calls: Sequence[MeasuredCall], cost: Cost) -> DayFigures:
-    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
+    day = in_utc(number * DAY).date()
     return DayFigures(day, figures(name, calls, cost))
 
 
 def month_began(now: int) -> int:
     """Returns when the calendar month of a time began (both microseconds since 1970)."""
-    today = datetime.fromtimestamp(now / 1e6, UTC).date()
+    today = in_utc(now)
     return int(datetime(today.year, today.month, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 
@@ -125,7 +126,7 @@ def month_spending(path: str, began: int, prices: Mapping[str, Any]) -> MonthSpe
     with closing(open_traffic(path)) as traffic:
         alike = [(cost(calls), calls.calls) for calls in traffic.tokens(began)]
     return MonthSpending(
-        f"{datetime.fromtimestamp(began / 1e6, UTC):%B %Y}",
+        f"{in_utc(began):%B %Y}",
         sum(dollars for dollars, _ in alike if dollars is not None),
         sum(number for dollars, number in alike if dollars is None),
     )

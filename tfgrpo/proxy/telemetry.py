@@ -25,7 +25,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,7 +39,7 @@ from tfgrpo.store.activity.traffic import (
 )
 from tfgrpo.store.activity.traffic import place_of as place_on_scale
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.records import REDACTED
+from tfgrpo.store.records import REDACTED, in_utc
 from tfgrpo.terminal_safe import complain
 
 if TYPE_CHECKING:
@@ -477,7 +476,7 @@ class AccessLog:
         once, until lines can be written again."""
         chosen = call.chosen
         line = {
-            "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="milliseconds"),
+            "time": in_utc(call.time).isoformat(timespec="milliseconds"),
             "call": call.id,
             "method": call.request.method.decode("latin-1"),
             "path": self._pattern.sub(REDACTED, call.path),

@@ -119,7 +119,8 @@ def _read_gepa(source: SourceFile) -> Content:
     candidates = value.get("candidates") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(candidates, list) or not candidates:
         raise source.wrong("has no candidates", 1, hint='{"candidates": [{…}]} is expected')
-    scores = [s for s in value.get(SCORES) or [] if isinstance(s, int | float)]
+    given = value.get(SCORES)
+    scores = [s for s in given if isinstance(s, int | float)] if isinstance(given, list) else []
     best = value.get("best_idx")
     if not isinstance(best, int) or not 0 <= best < len(candidates):
         whole = len(scores) == len(candidates)
@@ -156,11 +157,15 @@ def _blocks(value: object) -> Iterator[dict[str, object]]:
     if not isinstance(value, dict):
         return
     for key in ("blocks", "core_memory"):
-        for block in value.get(key) or ():
-            if isinstance(block, dict) and "label" in block and "value" in block:
+        for block in _objects(value.get(key)):
+            if "label" in block and "value" in block:
                 yield block
-    for agent in value.get("agents") or ():
-        yield from _blocks({"core_memory": agent.get("core_memory")} if agent else None)
+    for agent in _objects(value.get("agents")):
+        yield from _blocks({"core_memory": agent.get("core_memory")})
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _detect_letta(source: SourceFile) -> int:
@@ -179,10 +184,8 @@ def _read_letta(source: SourceFile) -> Content:
         label, held = str(block["label"]), block["value"]
         if isinstance(held, str) and held.strip():
             texts.page(held, "value", {"block": label})
-    agents = value.get("agents")
-    for agent in agents if isinstance(agents, list) else ():
-        if isinstance(agent, dict):
-            texts.skip_rest(agent, (*OF_AGENT, "block_ids"), "a part of an agent")
+    for agent in _objects(value.get("agents")):
+        texts.skip_rest(agent, (*OF_AGENT, "block_ids"), "a part of an agent")
     texts.skip_rest(value, (*OF_AGENT, "agents"))
     return Content(texts.items, skipped=texts.skipped)
 
@@ -229,12 +232,12 @@ def _read_mem0(source: SourceFile) -> Content:
     memories = _memories(value)
     if memories is None:
         raise source.wrong("has no memories", 1, hint='{"results": [{"memory": …}]} is expected')
-    texts = Texts(source)
+    texts, lines = Texts(source), source.id_lines
     for number, memory in enumerate(memories, 1):
         text = memory.get("memory", memory.get("content")) if isinstance(memory, dict) else None
         if not isinstance(memory, dict) or not isinstance(text, str):
             raise source.wrong(f"memory {number} has no text", 1, hint="is the file complete?")
-        at = source.line_of(str(memory.get("id", ""))) if memory.get("id") else None
+        at = lines.get(str(memory.get("id")))
         gone = [state for state in ("deleted", "archived") if memory.get(f"{state}_at")]
         state = memory.get("state", "active")
         if state != "active" or gone:

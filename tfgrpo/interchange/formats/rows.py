@@ -15,6 +15,8 @@ from tfgrpo.wording import inert_cell, read_cell
 
 TEXTS = ("text", "content", "experience", "insight", "memory")
 SHORT = 200
+LONGEST = 10_000_000
+"""Characters of the longest cell that is read."""
 
 
 def _field(row: Mapping[str, object]) -> str | None:
@@ -80,6 +82,7 @@ JSONL = Format(
 
 def _detect_csv(source: SourceFile) -> int:
     first = next((line for line in source.lines if line.strip()), "")
+    csv.field_size_limit(LONGEST)
     try:
         header = next(csv.reader([first], strict=True), [])
     except csv.Error:
@@ -90,6 +93,7 @@ def _detect_csv(source: SourceFile) -> int:
 
 
 def _read_csv(source: SourceFile) -> Content:
+    csv.field_size_limit(LONGEST)
     rows = csv.DictReader(io.StringIO(source.text, newline=""), strict=True)
     field = next((name for name in TEXTS if name in (rows.fieldnames or ())), None)
     if field is None:
