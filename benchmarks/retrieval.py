@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
+
+import click
 
 from tfgrpo.rendering.near_duplicates import NgramIndex
 
@@ -106,14 +107,25 @@ def speed() -> tuple[float, float]:
     return 1000 * indexed, 1000 * sorted(taken)[len(taken) // 2]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Prints the table."""
+def _embedder(
+    context: click.Context, option: click.Parameter, given: Sequence[str]
+) -> dict[str, Callable[[Mapping[str, str]], Ranker]]:
+    ways = {}
+    for one in given:
+        name, *parts = one.split("=")
+        if len(parts) not in (1, 3):
+            raise click.BadParameter("write NAME=URL or NAME=URL=QUERY=DOCUMENT")
+        url, query, document = parts if len(parts) == 3 else (*parts, "", "")
+        ways[name] = by_embedder(url, query, document)
+    return ways
+
+
+@click.command()
+@click.option("--embedder", multiple=True, callback=_embedder, metavar="NAME=URL[=QUERY=DOCUMENT]")
+def main(embedder: Mapping[str, Callable[[Mapping[str, str]], Ranker]]) -> None:
+    """Prints how often the rule that a problem needs is ranked first, by each way to rank."""
     ways = {"BM25 over stemmed words": by_words, "BM25 over n-grams (the product)": by_ngrams}
-    for argument in arguments:
-        if argument != "--embedder":
-            name, url, *prefixes = argument.split("=")
-            query, document = prefixes or ("", "")
-            ways[name] = by_embedder(url, query, document)
+    ways |= embedder
     rows = [json.loads(line) for line in TEXTS.read_text(encoding="utf-8").splitlines()]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     print("| language | ranked by | recall@1 | @2 | @4 | MRR |\n|---|---|---:|---:|---:|---:|")
@@ -128,4 +140,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

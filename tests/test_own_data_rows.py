@@ -7,6 +7,7 @@ import math
 import os
 import tomllib
 from collections import Counter
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -283,5 +284,12 @@ def test_what_is_written_of_settings_is_read_as_it_was(tmp_path: Path) -> None:
         settings = {"model": text, text: [text, 1, 0.5, True, {"a": text}]}
         assert tomllib.loads(settings_toml(settings)) == {"model": settings}
     assert tomllib.loads(f"{toml_comment(HOSTILE)}\nmodel = 1") == {"model": 1}
+    times = {"day": date(2026, 1, 2), "at": datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "t": time(5)}
+    numbers = {"inf": math.inf, "less": -math.inf, "far": 1e300, "near": 1e-7, "many": 10**40}
+    settings = {"model": times | numbers}
+    assert tomllib.loads(settings_toml(settings["model"])) == settings
+    assert math.isnan(tomllib.loads(f"a = {toml_value(math.nan)}")["a"])
     with pytest.raises(SettingsError, match="not valid Unicode"):
         toml_value("caf\udce9")
+    with pytest.raises(SettingsError, match="no null"):
+        toml_value(["a", None])

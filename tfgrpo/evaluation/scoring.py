@@ -38,7 +38,7 @@ Wanted: TypeAlias = tuple[Library, Problem, int]
 """An attempt that is wanted: the library in its prompt, the problem, the number of the sample."""
 AGAIN = 0.2
 """Seconds after which locks that another evaluation holds are tried again."""
-LOCKS = 8
+LOCKS = 64
 """How many locks a scope has at most: two libraries seldom share one."""
 
 
