@@ -37,6 +37,7 @@ from sympy import (
     Ne,
     Piecewise,
     Pow,
+    Product,
     Rational,
     S,
     Set,
@@ -68,6 +69,8 @@ from tfgrpo.domains.mathematics.lists import (
 from tfgrpo.domains.mathematics.parsing import encoded, indices_of, parse
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
 
+FAR, NEAR_ONE = 10**9, 0.001
+"""A place of an infinite product, and how near its factors are to 1 there where it has a value."""
 PRECISION = 60
 """Digits to which constants are worked out."""
 SAME = 40
@@ -396,9 +399,21 @@ def _near(one: Any, other: Any) -> bool:
 
 
 def _number(expression: Any) -> Any | None:
-    value = expression.xreplace({UNIT: I}).doit().evalf(PRECISION)
+    done = expression.xreplace({UNIT: I}).doit()
+    if any(map(_diverges, done.atoms(Product))):
+        return None
+    value = done.evalf(PRECISION)
     finite = value.is_number and not value.has(nan, zoo) and value.is_finite
     return value if finite else None
+
+
+def _diverges(product: Any) -> bool:
+    """Whether the factors of an infinite product stay away from 1: evaluating one takes long."""
+    ((symbol, _, last), *others) = product.limits
+    if others or last != oo:
+        return False
+    far = product.function.subs(symbol, FAR).evalf()
+    return bool(far.is_number and abs(far - 1) > NEAR_ONE)
 
 
 def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules) -> bool:
