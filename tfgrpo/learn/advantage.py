@@ -76,32 +76,35 @@ class Effect(NamedTuple):
         return f"{effect}, {self.shown} with, {self.hidden} without"
 
 
-class Centred(NamedTuple):
-    """One group: what belonged to its problem, how many attempts were shown each of that, and, less
-    their means, who was shown what (a row for each attempt, 0 or 1) and the rewards."""
+class GroupSums(NamedTuple):
+    """One group as the sums take it: what belonged to its problem, and of that the products of who
+    was shown what, and `sums`: the products with the rewards, the noise, and how many attempts were
+    shown each and how many not. Who was shown what (0 or 1) and rewards count less their means."""
 
     group: str
     names: tuple[str, ...]
-    counts: NDArray[np.float64]
-    shown: NDArray[np.float64]
-    rewards: NDArray[np.float64]
+    gram: NDArray[np.float64]
+    sums: NDArray[np.float64]
 
 
-def centred(observations: Iterable[Observation]) -> list[Centred]:
+def summed(observations: Iterable[Observation]) -> list[GroupSums]:
     """Attempts as the sums take them. Give whole groups: each is centred within itself."""
     groups: dict[str, list[Observation]] = {}
     for one in observations:
         groups.setdefault(one.group, []).append(one)
-    return [_centred(name, group) for name, group in groups.items()]
+    return [_summed(name, group) for name, group in groups.items()]
 
 
-def _centred(name: str, group: Sequence[Observation]) -> Centred:
+def _summed(name: str, group: Sequence[Observation]) -> GroupSums:
     import numpy as np
 
-    names = tuple(dict.fromkeys(id for one in group for id in one.belongs))
+    size, names = len(group), tuple(dict.fromkeys(id for one in group for id in one.belongs))
     shown = np.array([[id in one.shown for id in names] for one in group], float)
     rewards, counts = np.array([one.reward for one in group]), shown.sum(axis=0)
-    return Centred(name, names, counts, shown - counts / len(group), rewards - rewards.mean())
+    shown, rewards = shown - counts / size, rewards - rewards.mean()
+    gram, moment = shown.T @ shown, rewards @ shown
+    noise = rewards @ rewards / max(size - 1, 1) * gram.diagonal()
+    return GroupSums(name, names, gram, np.array((moment, noise, counts, size - counts)))
 
 
 class Advantages:
@@ -115,23 +118,22 @@ class Advantages:
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Adds attempts: all those of each group that is among them."""
-        for group in centred(observations):
-            self.add_group(group)
+        self.add_groups(summed(observations))
 
-    def add_group(self, group: Centred) -> None:
-        """Adds the attempts of a group."""
+    def add_groups(self, groups: Sequence[GroupSums]) -> None:
+        """Adds the attempts of whole groups."""
         import numpy as np
 
-        places = [self._places.setdefault(id, len(self._places)) for id in group.names]
+        for id in dict.fromkeys(id for group in groups for id in group.names):
+            self._places.setdefault(id, len(self._places))
         more = len(self._places) - len(self._gram)
         if more:
             self._gram = np.pad(self._gram, (0, more))
             self._sums = np.pad(self._sums, ((0, 0), (0, more)))
-        size, counts = len(group.rewards), group.counts
-        gram, moment = group.shown.T @ group.shown, group.rewards @ group.shown
-        noise = group.rewards @ group.rewards / max(size - 1, 1) * gram.diagonal()
-        self._gram[np.ix_(places, places)] += gram
-        self._sums[:, places] += (moment, noise, counts, size - counts)
+        for group in groups:
+            places = np.array([self._places[id] for id in group.names], int)
+            self._gram[places[:, None], places] += group.gram
+            self._sums[:, places] += group.sums
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,35 +171,32 @@ def posterior(
     most = max(one.evidence for one in solutions)
     weights = [math.exp(one.evidence - most) for one in solutions]
     weights = [weight / math.fsum(weights) for weight in weights]
-    size = len(moment)
-
-    def mixed(values: Sequence[Sequence[float]]) -> list[float]:
-        return [
-            math.fsum(w * v[k] for w, v in zip(weights, values, strict=True)) for k in range(size)
-        ]
-
-    means = mixed([one.mean for one in solutions])
-    squares = mixed([[s * s + m * m for m, s in zip(*one[:2], strict=True)] for one in solutions])
-    above = mixed([[_above(m / s) for m, s in zip(*one[:2], strict=True)] for one in solutions])
-    odds = mixed([one.odds for one in solutions])
-    none = 0.5
+    size, none = len(moment), 0.5
+    mixed = np.zeros((4, size))
+    for weight, one in zip(weights, solutions, strict=True):
+        square = one.deviation**2 + one.mean**2
+        mixed += weight * np.array((one.mean, square, _all_above(one), one.odds))
+    mean, square, above, odds = mixed
     for _ in range(ROUNDS):
-        there = [none / (none + (1 - none) * one) for one in odds]
+        there = none / (none + (1 - none) * odds)
         none = (NONE / 2 + math.fsum(there)) / (NONE + size)
-    return [
-        (m, math.sqrt(max(q - m * m, 0.0)), (1 - nothing) * a, a)
-        for m, q, a, nothing in zip(means, squares, above, there, strict=True)
-    ]
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    beliefs = np.array((mean, deviation, (1 - there) * above, above))
+    return [tuple(one) for one in beliefs.T.tolist()]
 
 
 class _Under(NamedTuple):
     """Means and deviations under one spread, the odds of each effect against none, and how likely
     the spread makes what was seen (a log)."""
 
-    mean: list[float]
-    deviation: list[float]
-    odds: list[float]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    odds: NDArray[np.float64]
     evidence: float
+
+
+def _all_above(under: _Under) -> list[float]:
+    return [_above(z) for z in (under.mean / under.deviation).tolist()]
 
 
 def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Under:
@@ -213,7 +212,7 @@ def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float
     _, log_size = np.linalg.slogdet(precision)
     evidence = 0.5 * (float(moment @ mean) - float(log_size)) - size * math.log(spread)
     odds = deviation / spread * np.exp(np.minimum(0.5 * (mean / deviation) ** 2, 500.0))
-    return _Under(mean.tolist(), deviation.tolist(), odds.tolist(), evidence)
+    return _Under(mean, deviation, odds, evidence)
 
 
 def overall(effects: Mapping[str, Effect], name: str, share: float) -> Effect | None:

@@ -27,7 +27,7 @@ from statistics import fmean, pstdev
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import Estimate, interval, t_quantile
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Centred, Observation, centred
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, GroupSums, Observation, summed
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.in_use import Places, effects_in_use
 from tfgrpo.learn.rivals import Nearness, of_name, tried_at
@@ -60,7 +60,7 @@ def crossfitted(
     interval. `names` are the effects of all that was ever tried."""
     values: list[float] = []
     before = choosing.in_use(choosing.start)
-    groups = {problem: centred(several) for problem, several in attempts.items()}
+    groups = {problem: summed(several) for problem, several in attempts.items()}
     own = chosen(list(chain(*groups.values())), names, choosing, known)
     choices = [tuple(own)]
     for fold in folds(list(attempts), seed):
@@ -96,17 +96,16 @@ def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
 
 
 def chosen(
-    groups: Sequence[Centred], names: Sequence[str], choosing: Choosing, known: Nearness
+    groups: Sequence[GroupSums], names: Sequence[str], choosing: Choosing, known: Nearness
 ) -> list[str]:
     """What is in force after the last step where decisions follow from these attempts."""
-    steps: dict[int, list[Centred]] = {}
+    steps: dict[int, list[GroupSums]] = {}
     for one in groups:
         steps.setdefault(int(one.group.partition("/")[0]), []).append(one)
     advantages, taken = Advantages(), list(choosing.start)
     apart = -(-len(steps) // LOOKS)
     for left, step in zip(range(len(steps))[::-1], sorted(steps), strict=True):
-        for one in steps[step]:
-            advantages.add_group(one)
+        advantages.add_groups(steps[step])
         if left % apart:
             continue
         seen = advantages.effects()
