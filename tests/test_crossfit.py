@@ -19,7 +19,7 @@ from test_probation import planted
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.statistics import Estimate
-from tfgrpo.learn.advantage import Advantages, Observation
+from tfgrpo.learn.advantage import Advantages, GroupSums, Observation, summed
 from tfgrpo.learn.assign import Belonging, hidden, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
 from tfgrpo.learn.decide import ByChance, Rule
@@ -122,7 +122,8 @@ class PlayedRun:
     @property
     def flattering(self) -> float:
         """The estimate that takes what is in force for chosen by others."""
-        return fmean(gains(self._attempts, {}, everywhere(self._base)(self._in_force), self))
+        groups = {problem: summed(there) for problem, there in self._attempts.items()}
+        return fmean(gains(groups, {}, everywhere(self._base)(self._in_force), self))
 
 
 def test_where_nothing_helps_the_interval_covers_nothing_at_its_level() -> None:
@@ -294,10 +295,10 @@ def test_each_attempt_is_read_once_for_all_choices() -> None:
     assert Counted.reads == sum(map(len, found.values()))
 
 
-def attempts(*rows: tuple[str, set[str], float]) -> list[Observation]:
-    return [
+def attempts(*rows: tuple[str, set[str], float]) -> list[GroupSums]:
+    return summed(
         Observation(group, ("a", "b"), frozenset(shown), reward) for group, shown, reward in rows
-    ]
+    )
 
 
 def test_a_problem_measures_what_it_did_not_teach_within_its_groups() -> None:

@@ -36,6 +36,8 @@ from tfgrpo.store.canonical import digest
 
 FOLDS = 20
 """Folds at most: the more, the nearer is what is taken to what the whole run takes."""
+NOTHING = 1e-9
+"""What is left by rounding of a sum of squares that is 0."""
 LOOKS = 12
 """How often decisions are played again for a fold at most, the last step among them."""
 Attempts: TypeAlias = Mapping[str, Sequence[Observation]]
@@ -66,11 +68,11 @@ def crossfitted(
     for fold in folds(list(attempts), seed):
         others = [one for problem in groups if problem not in fold for one in groups[problem]]
         taken = chosen(others, names, choosing, known)
-        there = {problem: attempts[problem] for problem in fold}
+        there = {problem: groups[problem] for problem in fold}
         choices.append(tuple(taken))
         values += gains(there, before, choosing.in_use(choices[-1]), known)
     each = {
-        choice: fmean(gains(attempts, before, choosing.in_use(choice), known))
+        choice: fmean(gains(groups, before, choosing.in_use(choice), known))
         for choice in set(choices)
     }
     mean, _, high, problems = interval(values)
@@ -121,38 +123,37 @@ def chosen(
     return taken
 
 
-def gains(attempts: Attempts, before: Places, after: Places, known: Nearness) -> list[float]:
+def gains(
+    groups: Mapping[str, Sequence[GroupSums]], before: Places, after: Places, known: Nearness
+) -> list[float]:
     """What it does at each of some problems that things are shown where they are `after` and no
     longer where they were `before`. One that was tried at a part of the problems where it comes, or
     where it leaves, does at the others what it does there."""
-    values = dict.fromkeys(attempts, 0.0)
+    values = dict.fromkeys(groups, 0.0)
     for name, sign, near in product({**before, **after}, (1, -1), (True, False)):
         there, gone = (after, before) if sign > 0 else (before, after)
         changed = set(there.get(name, ())).difference(gone.get(name, ()))
-        places = [p for p in attempts if p in changed and tried_at(known, name, p) is near]
+        places = [p for p in groups if p in changed and tried_at(known, name, p) is near]
         teachers = known.taught_by(of_name(name)) if places else ()
         called = name if near else name + ELSEWHERE
         effects = {
             problem: effect
             for problem in places
             if problem not in teachers
-            and (effect := within_groups(attempts[problem], called)) is not None
+            and (effect := within_groups(groups[problem], called)) is not None
         }
         for problem, effect in effects.items():
             values[problem] += sign * effect * len(places) / len(effects)
     return list(values.values())
 
 
-def within_groups(attempts: Sequence[Observation], name: str) -> float | None:
+def within_groups(groups: Sequence[GroupSums], name: str) -> float | None:
     """What showing a thing did in the groups of a problem, by least squares; None where each group
     was shown it in all attempts, or in none."""
-    groups: dict[str, list[Observation]] = {}
-    for one in attempts:
-        if name in one.belongs:
-            groups.setdefault(one.group, []).append(one)
     moment = spread = 0.0
-    for group in groups.values():
-        share = sum(name in one.shown for one in group) / len(group)
-        moment += sum(((name in one.shown) - share) * one.reward for one in group)
-        spread += len(group) * share * (1 - share)
-    return moment / spread if spread else None
+    for group in groups:
+        if name in group.names:
+            at = group.names.index(name)
+            moment += float(group.sums[0, at])
+            spread += float(group.gram[at, at])
+    return moment / spread if spread > NOTHING else None
