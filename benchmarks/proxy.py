@@ -22,7 +22,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import re
 import socket
 import subprocess
@@ -35,6 +34,8 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from benchmarks.machine import busy_machine
 
 RESULTS = Path(__file__).with_name("RESULTS-proxy.md")
 CONCURRENT = 32
@@ -558,13 +559,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         all_targets(Path(folder), options.litellm, options.before) as targets,
     ):
-        load = os.getloadavg()[0]
+        load, where = os.getloadavg()[0], busy_machine()
         lines = table(uvloop.run(measure(targets, sizes, options.minutes)))
-        lines += [
-            "",
-            f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}",
-        ]
-        lines[-1] += " of other programs when it began."
+        lines += ["", f"{where} of other programs when it began."]
         if load > (os.cpu_count() or 1):
             lines[-1] += " The machine was overloaded: compare columns, not with the goals."
         if options.long:

@@ -11,8 +11,6 @@ where one is needed, is a throw-away cluster that is started here.
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +29,7 @@ from benchmarks import (
     scale_queue,
     scale_workers,
 )
+from benchmarks.machine import busy_machine
 
 RESULTS = Path(__file__).parent / "RESULTS-scale.md"
 
@@ -75,12 +74,10 @@ def main(sections: tuple[str, ...], most: int, kills: int, older: str, write: bo
     """Measures how a run grows."""
     for name in sections or SECTIONS:
         title, measure = SECTIONS[name]
-        load = os.getloadavg()[0]
         lines = [
             f"## {title}",
             "",
-            f"{os.cpu_count()} cores ({platform.machine()}), load {load:.1f}, "
-            f"Python {platform.python_version()}: on a shared machine the ratios count.",
+            f"{busy_machine()}: on a shared machine the ratios count.",
             "",
             *measure(Wanted(most, kills, older)),
         ]

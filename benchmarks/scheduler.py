@@ -16,8 +16,6 @@ import argparse
 import asyncio
 import heapq
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -27,6 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import busy_machine
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS-scheduler.md"
@@ -303,16 +303,6 @@ def _told(value: float, goal: float, unit: str = " ×", places: int = 2) -> str:
     return f"{value:.{places}f}{unit}" + ("" if value <= goal else " **missed**")
 
 
-def machine() -> str:
-    """Returns what it was measured on."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return (
-        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GB, "
-        f"load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, "
-        f"{time.strftime('%Y-%m-%d')}"
-    )
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, each once")
@@ -324,7 +314,7 @@ if __name__ == "__main__":
         what, address, count = given.measure
         print(json.dumps({"bare": bare, "ours": ours, "judged": judged}[what](address, int(count))))
     else:
-        before = machine()
+        before = busy_machine()
         lines = list(table(given.quick, given.repeats))
         print("\n".join(lines))
         if given.write:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sqlite3
 import subprocess
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes
+from benchmarks.machine import busy_machine
 from benchmarks.worker import PEERS
 
 HEAD = """# Results
@@ -64,7 +62,7 @@ def page(
     figures: Sequence[Figure], floors: Sequence[str], peers: Sequence[Sequence[str]], sizes: Sizes
 ) -> str:
     """Returns the page as Markdown."""
-    lines = [HEAD + machine(), "", "## Goals", ""]
+    lines = [HEAD + beside_machine(), "", "## Goals", ""]
     lines += _table(
         ("what", "figure", "beside", "goal", ""),
         [(f.what, f.figure, f.beside, f.goal, _verdict(f.met)) for f in figures],
@@ -77,29 +75,17 @@ def page(
     return "\n".join(lines) + "\n"
 
 
-def machine() -> str:
+def beside_machine() -> str:
     """Returns what the figures depend on, and nothing that says whose machine it is."""
     git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout
     parts = [
-        f"{os.cpu_count()} cores",
-        _processor(),
-        f"{platform.system()} {platform.machine()}",
-        f"Python {platform.python_version()}",
+        busy_machine(),
         f"SQLite {sqlite3.sqlite_version}",
         f"eventsourcing {metadata.version('eventsourcing')}",
         f"DoltLite {metadata.version('doltlite')}",
         git.strip().replace(" version", ""),
     ]
-    load = os.getloadavg()[0]
-    return f"Machine: {', '.join(p for p in parts if p)}. Load when it ended: {load:.1f}."
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.partition(": ")[2] for x in lines if x.startswith("model name")), "")
+    return f"Machine: {', '.join(parts)}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from benchmarks.learners.arms import racing
 from benchmarks.learners.arms.racing import Job, Prompt
 from benchmarks.learners.meter import Meter, Speeds, Upstream
 from benchmarks.learners.tasks import Task
+from benchmarks.machine import machine
 
 ARMS = Path(__file__).parent / "arms"
 NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -324,19 +324,6 @@ def measured_headroom(setting: Setting, task: Task) -> dict[str, Any] | None:
 
 HEADROOM = 0.15
 """What the rules or the examples have to add before a task is raced."""
-
-
-def machine() -> str:
-    """Returns what a result was made on."""
-    cpu = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                cpu = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    return f"{cpu}, {os.cpu_count()} CPUs, {platform.system()}, Python {platform.python_version()}"
 
 
 def read_results(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -30,6 +30,7 @@ from benchmarks.learners import cells
 from benchmarks.learners.cells import NEEDED, Setting
 from benchmarks.learners.meter import Meter, Speeds, Upstream, measure
 from benchmarks.learners.tasks import TASKS, find_task
+from benchmarks.machine import machine
 
 LOCAL = "local:"
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -131,7 +132,7 @@ def measure_command(
 ) -> None:
     """Measure how fast the server reads and writes, once, with nothing else going on."""
     with served(model, base_url, api_key_env) as (name, upstream):
-        speeds = {**measure(upstream, name), "machine": cells.machine()}
+        speeds = {**measure(upstream, name), "machine": machine()}
     output.write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
     click.echo(f"reads {speeds['prefill']:g} and writes {speeds['decode']:g} tokens a second")
 
