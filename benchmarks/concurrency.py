@@ -1,6 +1,6 @@
 """How fairly writers take turns: 8 writers and 4 readers on one store, for some seconds.
 
-    python benchmarks/concurrency.py [--seconds 10] [--writers 8] [--readers 4]
+    python -m benchmarks.concurrency [--seconds 10] [--writers 8] [--readers 4]
 
 Every writer commits one ADD after another to one branch, without a pause. Its *fair share* is
 what serving the writers one after the other gives: each of the others once, then this one. So a

@@ -1,7 +1,7 @@
 """Exact rewards beside sampled ones: their variance within a group, and what the codes' order does.
 
     tfgrpo model serve qwen2.5-coder-0.5b --port 8090
-    python benchmarks/exact.py --base-url http://127.0.0.1:8090/v1 --model qwen2.5-coder-0.5b
+    python -m benchmarks.exact --base-url http://127.0.0.1:8090/v1 --model qwen2.5-coder-0.5b
 
 Messages with four to eight labels each, attempted in groups of eight at temperature 0.7: as ever (a
 sentence, then the label), and by the letters' probabilities. A letter that is drawn by those is a
@@ -43,7 +43,7 @@ from tfgrpo.store.store import Store
 RESULTS = Path(__file__).with_name("RESULTS-exact.md")
 HEAD = """# Exact rewards
 
-`python benchmarks/exact.py` makes a part of this page for a model; its docstring says how.
+`python -m benchmarks.exact` makes a part of this page for a model; its docstring says how.
 """
 GROUP = 8
 AT_ONCE = 8

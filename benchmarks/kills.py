@@ -1,6 +1,6 @@
 """What a `kill -9` costs a training: one command, one table.
 
-    python benchmarks/kills.py [--kills N] [--medians SECONDS …] [--write]
+    python -m benchmarks.kills [--kills N] [--medians SECONDS …] [--write]
 
 A training with 128 calls in flight is killed at random moments, each time in a new store. The
 endpoint notes when it has sent the last byte of each answer, and the training when it hands one
@@ -31,14 +31,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks import instant, scheduler
 from benchmarks.machine import busy_machine
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-import instant  # noqa: E402
-import scheduler  # noqa: E402
-
 RESULTS = HERE / "RESULTS-kills.md"
 CONCURRENCY = 128
 MEDIANS = (1.0, 0.0)
@@ -133,7 +129,7 @@ def journalled(path: Path) -> int:
 @contextmanager
 def child(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a part of this benchmark in a process of its own, and ends it."""
-    command = [sys.executable, __file__, *arguments]
+    command = [sys.executable, "-m", "benchmarks.kills", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -193,7 +189,7 @@ def main() -> None:
     lines = list(table(given.medians, given.kills))
     print("\n".join(lines))
     if given.write:
-        head = f"# Kills\n\n`python benchmarks/kills.py --write` on {machine}.\n\n"
+        head = f"# Kills\n\n`python -m benchmarks.kills --write` on {machine}.\n\n"
         RESULTS.write_text(head + "\n".join(lines) + "\n")
 
 

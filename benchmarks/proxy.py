@@ -1,6 +1,6 @@
 """What the proxy adds beside no proxy, a bare asyncio proxy and LiteLLM: one command, one table.
 
-    python benchmarks/proxy.py [--quick] [--litellm FOLDER] [--before FOLDER] [--long]
+    python -m benchmarks.proxy [--quick] [--litellm FOLDER] [--before FOLDER] [--long]
         [--minutes N] [--write]
 
 A provider that answers at once, each proxy, and the load have processes of their own, on
@@ -436,7 +436,7 @@ def all_targets(
 ) -> Iterator[list[Running]]:
     """Starts the provider and all proxies before it; `before` is a folder with another tfgrpo."""
     library(folder)
-    here = [sys.executable, os.path.abspath(__file__)]
+    here = [sys.executable, "-m", "benchmarks.proxy"]
     with ExitStack() as stack:
         provider = stack.enter_context(
             started([*here, "--serve", "provider"], r"^(\d+)$", folder=folder)

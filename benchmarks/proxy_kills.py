@@ -1,6 +1,6 @@
 """`kill -9` of the proxy, its workers and a writer of the store, at random: what it may cost.
 
-    python benchmarks/proxy_kills.py [--kills N] [--seed N]
+    python -m benchmarks.proxy_kills [--kills N] [--seed N]
 
 A proxy with two workers stands before a provider that says what it was asked. A writer adds rules
 to the library without a pause, and clients ask without one. Meanwhile, again and again, one of

@@ -1,6 +1,6 @@
 """A day of a proxy in little: many requests under reloads, kills, drains and library moves.
 
-    python benchmarks/proxy_soak.py [--requests 200000] [--seed N] [--every 2000]
+    python -m benchmarks.proxy_soak [--requests 200000] [--seed N] [--every 2000]
 
 A proxy with two workers stands before a provider that says what it was asked. Clients ask without
 a pause, each on a connection that is kept open. After every so many answers one of these happens:
@@ -35,8 +35,7 @@ from contextlib import closing, suppress
 from glob import glob
 from pathlib import Path
 
-from proxy import family_of, free_port, memory_of  # beside this file
-
+from benchmarks.proxy import family_of, free_port, memory_of
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.traffic import ALL, CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic

@@ -1,6 +1,6 @@
 """What the scheduler costs beside a bare loop over the same client: one command, one table.
 
-    python benchmarks/scheduler.py [--quick] [--repeats N] [--write]
+    python -m benchmarks.scheduler [--quick] [--repeats N] [--write]
 
 An endpoint that answers at once runs in a process of its own (`instant.py`). *Ours* is a whole
 training step: rendering, pacing, journal, verification, rollout records, the version. *Bare* is
@@ -233,8 +233,7 @@ def judged(base_url: str, rollouts: int) -> dict[str, float]:
 
 def ideal(rollouts: int) -> float:
     """Returns how long the slow endpoint's latencies take on so many slots, with no gap."""
-    sys.path.insert(0, str(HERE))
-    from instant import latencies
+    from benchmarks.instant import latencies
 
     ends = [0.0] * CONCURRENCY
     for wait in latencies(rollouts + 1, MEDIAN, SIGMA)[1:]:
@@ -245,7 +244,15 @@ def ideal(rollouts: int) -> float:
 def measured(what: str, rollouts: int, *endpoint: str) -> dict[str, float]:
     """Returns a measurement, made in a process of its own against an endpoint of its own."""
     with instant(*endpoint) as base_url:
-        command = [sys.executable, __file__, "--measure", what, base_url, str(rollouts)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.scheduler",
+            "--measure",
+            what,
+            base_url,
+            str(rollouts),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -319,6 +326,6 @@ if __name__ == "__main__":
         print("\n".join(lines))
         if given.write:
             notes = RESULTS.read_text().partition("\n## Reading")[2] if RESULTS.exists() else ""
-            head = f"# The scheduler\n\n`python benchmarks/scheduler.py --write` on {before}.\n\n"
+            head = f"# The scheduler\n\n`python -m benchmarks.scheduler --write` on {before}.\n\n"
             tail = f"\n\n## Reading{notes}" if notes else "\n"
             RESULTS.write_text(head + "\n".join(lines) + tail)
