@@ -35,8 +35,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.machine import busy_machine
-
 RESULTS = Path(__file__).with_name("RESULTS-proxy.md")
 CONCURRENT = 32
 PATIENCE = 15.0
@@ -436,7 +434,7 @@ def all_targets(
 ) -> Iterator[list[Running]]:
     """Starts the provider and all proxies before it; `before` is a folder with another tfgrpo."""
     library(folder)
-    here = [sys.executable, "-m", "benchmarks.proxy"]
+    here = [sys.executable, os.path.abspath(__file__)]
     with ExitStack() as stack:
         provider = stack.enter_context(
             started([*here, "--serve", "provider"], r"^(\d+)$", folder=folder)
@@ -553,6 +551,8 @@ def main() -> None:
         serve(options.serve, options.upstream)
         return
     import uvloop
+
+    from benchmarks.machine import busy_machine  # what it serves with has no such package
 
     sizes = Sizes(3, 200, 640, 5, 3) if options.quick else Sizes(10, 1000, 6400, 20, 10)
     with (
