@@ -43,7 +43,7 @@ def _page(whole: Fields, name: str) -> list[Any] | None:
         return None
     for one in listed:
         if cut := one.get("truncated_cells"):
-            cells = ", ".join(map(str, cut)) if isinstance(cut, list) else "a cell"
+            cells = ", ".join(map(repr, cut)) if isinstance(cut, list) else "a cell"
             raise DatasetError(
                 f"{name}: row {one['row_idx']}: {cells[:80]} was cut short by the Hub",
                 hint="download the dataset's Parquet file, which is whole",
