@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from garbage_files import Shape, spoiled
@@ -24,40 +24,37 @@ SHAPES = json.loads((Path(__file__).parent / "right_files.json").read_text(encod
 """What reads the files → the name of a kind → its rows, and how it is written."""
 
 
-def read_library(path: Path) -> None:
-    document = interchange.read(path)
-    with Store.init(path.parent / "store.db", author="me") as store:
-        interchange.bring_in(store, document, "main")
-    for one in path.parent.glob("store.db*"):
-        one.unlink()
+Reader: TypeAlias = Callable[[Path, Store], None]
 
 
-def read_exchange(path: Path) -> None:
+def read_library(path: Path, store: Store) -> None:
+    interchange.bring_in(store, interchange.read(path), "main")
+
+
+def read_exchange(path: Path, _: Store) -> None:
     for one in read_exchanges(path):
         json.dumps(one._asdict(), default=str, ensure_ascii=False).encode()
 
 
-def read_problems(path: Path) -> None:
+def read_problems(path: Path, _: Store) -> None:
     list(readers.read(path))
     problems.load(path)
 
 
-def read_attempts(path: Path) -> None:
-    with Store.init(path.parent / "store.db", author="me") as store:
-        reference_attempts.import_attempts(store, path.parent, path, "r")
-    for one in (*path.parent.glob("store.db*"), path.parent / "r-problems.jsonl"):
-        one.unlink()
+def read_attempts(path: Path, store: Store) -> None:
+    name = f"r{len(store.runs.all())}"
+    reference_attempts.import_attempts(store, path.parent, path, name)
 
 
-def read_config(path: Path) -> None:
+def read_config(path: Path, _: Store) -> None:
     tomllib.loads(reference_config.translated(path).toml)
 
 
-def see_cases(path: Path) -> None:
+def see_cases(path: Path, _: Store) -> None:
     read_cases(path, domains.find("math"), answers=True)
 
 
-READERS: dict[str, tuple[Callable[[Path], None], str]] = {
+READERS: dict[str, tuple[Reader, str]] = {
     "library": (read_library, "library.txt"),
     "exchange": (read_exchange, "exchanges.jsonl"),
     "problems": (read_problems, "problems.jsonl"),
@@ -68,10 +65,10 @@ READERS: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def fault(read: Callable[[Path], None], path: Path) -> str:
+def fault(read: Reader, path: Path, store: Store) -> str:
     """Returns what is wrong with how a file is read, in words; nothing where nothing is."""
     try:
-        read(path)
+        read(path, store)
     except TfgrpoError as error:
         return "" if error.hint and "\n" not in str(error) else f"no hint, or lines: {error}"
     except Exception as error:
@@ -90,13 +87,12 @@ def test_garbage_at_any_place_is_read_or_refused_in_a_line(
     shape = Shape(tuple(found["rows"]), found.get("kind", "json"))
     path = tmp_path / file
     path.write_bytes(shape.written(shape.rows))
-    read(path)  # the file itself is right
-    for done, content in spoiled(shape):
-        path.write_bytes(content)
-        wrong = fault(read, path)
-        assert not wrong, f"{name}, {done}: {wrong}"[:300]
-        for left in tmp_path.glob("store.db*"):
-            left.unlink()
+    with Store.init(tmp_path / "store.db", author="me") as store:
+        read(path, store)  # the file itself is right
+        for done, content in spoiled(shape):
+            path.write_bytes(content)
+            wrong = fault(read, path, store)
+            assert not wrong, f"{name}, {done}: {wrong}"[:300]
 
 
 def test_a_configuration_that_names_itself_is_read_once(tmp_path: Path) -> None:
