@@ -412,8 +412,8 @@ def _diverges(product: Any) -> bool:
     ((symbol, _, last), *others) = product.limits
     if others or last != oo:
         return False
-    far = product.function.subs(symbol, FAR).evalf()
-    return bool(far.is_number and abs(far - 1) > NEAR_ONE)
+    there = (product.function.subs(symbol, Float(place)).evalf() for place in (FAR, FAR + 1))
+    return any(factor.is_number and abs(factor - 1) > NEAR_ONE for factor in there)
 
 
 def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules) -> bool:
