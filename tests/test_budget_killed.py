@@ -37,7 +37,7 @@ class Restless(Billed):
 
 @posix
 @pytest.mark.parametrize(
-    ("limit", "option"), [(900_000, "900ktok"), (0.3, "0.3")], ids=["tokens", "dollars"]
+    ("limit", "option"), [(600_000, "600ktok"), (0.24, "0.24")], ids=["tokens", "dollars"]
 )
 def test_the_bill_of_a_run_that_is_killed_again_and_again_is_at_most_its_budget(
     tmp_path: Path, limit: float, option: str
