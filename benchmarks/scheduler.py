@@ -244,15 +244,8 @@ def ideal(rollouts: int) -> float:
 def measured(what: str, rollouts: int, *endpoint: str) -> dict[str, float]:
     """Returns a measurement, made in a process of its own against an endpoint of its own."""
     with instant(*endpoint) as base_url:
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.scheduler",
-            "--measure",
-            what,
-            base_url,
-            str(rollouts),
-        ]
+        measure = [sys.executable, "-m", "benchmarks.scheduler", "--measure"]
+        command = [*measure, what, base_url, str(rollouts)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)

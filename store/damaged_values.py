@@ -138,6 +138,11 @@ def listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; none for anything else."""
+    return [one for one in listed(value) if isinstance(one, dict)]
+
+
 def mapping(value: object) -> Mapping[str, Any]:
     """A mapping; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}

@@ -22,6 +22,7 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from tfgrpo.data.compressed_files import DatasetError
+from tfgrpo.store.damaged_values import listed
 
 QUESTIONS = (
     *("problem", "question", "query", "prompt", "stem", "question_stem", "input", "text"),
@@ -226,8 +227,7 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
     value = _unpacked(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
-        given = value.get("label")
-        labels = [str(one) for one in given] if isinstance(given, list) else []
+        labels = [str(one) for one in listed(value.get("label"))]
         return labels if len(labels) == len(texts) else _letters(len(texts)), texts
     if isinstance(value, dict):
         return [str(one) for one in value], [_text(one) for one in value.values()]

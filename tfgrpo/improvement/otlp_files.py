@@ -32,6 +32,7 @@ from tfgrpo.proxy.telemetry import (
     SCORE_LABEL,
 )
 from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.store.damaged_values import objects
 
 SYSTEM = "gen_ai.system_instructions"
 INPUTS = ("gen_ai.input.messages", "langfuse.observation.input", "gen_ai.prompt", "input.value")
@@ -83,13 +84,9 @@ def exchanges(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Exchang
 
 def _records(row: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
     outer, middle, inner = names
-    for resource in _objects(row.get(outer)):
-        for scope in _objects(resource.get(middle)):
-            yield from _objects(scope.get(inner))
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    for resource in objects(row.get(outer)):
+        for scope in objects(resource.get(middle)):
+            yield from objects(scope.get(inner))
 
 
 def _place(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -100,7 +97,7 @@ def attributes(record: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of a span, event or log as plain values."""
     return {
         str(one["key"]): _value(one["value"])
-        for one in _objects(record.get("attributes"))
+        for one in objects(record.get("attributes"))
         if "key" in one and isinstance(one.get("value"), dict)
     }
 
@@ -108,9 +105,9 @@ def attributes(record: Mapping[str, Any]) -> dict[str, Any]:
 def _value(wrapped: Mapping[str, Any]) -> Any:
     for kind, value in wrapped.items():
         if kind == "arrayValue":
-            return [_value(one) for one in _objects(_values(value))]
+            return [_value(one) for one in objects(_values(value))]
         if kind == "kvlistValue":
-            pairs = [one for one in _objects(_values(value)) if isinstance(one.get("value"), dict)]
+            pairs = [one for one in objects(_values(value)) if isinstance(one.get("value"), dict)]
             return {str(one.get("key")): _value(one["value"]) for one in pairs}
         if kind == "intValue":
             with suppress(TypeError, ValueError, OverflowError):
@@ -127,7 +124,7 @@ def _exchange(
     span: Mapping[str, Any], where: str, evaluations: Sequence[Mapping[str, Any]]
 ) -> Exchange | None:
     values = attributes(span)
-    events = [(one.get("name"), attributes(one)) for one in _objects(span.get("events"))]
+    events = [(one.get("name"), attributes(one)) for one in objects(span.get("events"))]
     for _, more in events:
         values = {**more, **values}
     values = _numbered(values)

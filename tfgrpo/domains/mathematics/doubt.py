@@ -44,7 +44,6 @@ SPACED = (
         r"(?:in|inside|into|within|with|using)(?:\s+(?:the|an?))?",
         r"wait|hold\s+on|hmm+|actually|oops|sorry|check\w*|but|no|not\s+sure|unsure",
         r"I\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)|scratch\s+that"
-        r"|(?:is|was)n['’]t\s+(?:that|this|it)\s+(?:wrong|incorrect|false)"
         r"|(?:should|must)\s+(?:instead\s+be|(?:be|have\s+been)\s+.{0,30}\binstead)",
         r"(?:wrong|incorrect|false|mistake|error|(?:not|cannot|\w+n['’]t)\s+(?:[a-z]+\s+){0,2}?"
         r"(?:right|correct|true|possible|valid|work|hold|answer|solution))(?!\s+(?:that|to)\b)",

@@ -57,15 +57,21 @@ NEARBY = 400
 """How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
 CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
-NOT_DENIED = rf"(?!{any_of('denied')})\w+"
-"""A word that denies nothing: "that is not wrong" takes nothing back."""
-IS_WRONG = rf"{any_of('be')}\W*(?:{NOT_DENIED}\W+)?{any_of('wrong')}"
-TAKEN_BACK = re.compile(
-    rf"\W*(?:{IS_WRONG}|{any_of('wrong')}\W*\Z|(?:{NOT_DENIED}[^\w,]+){{0,3}}?(?:{any_of('slip')}"
-    rf"|{any_of('that', 'answer')}\W*(?:{IS_WRONG}|{any_of('wrong')})))",
-    re.IGNORECASE,
-)
-"""A clause that says that the answer before it is wrong."""
+
+
+def _taken_back(word: str) -> re.Pattern[str]:
+    is_wrong = rf"{any_of('be')}\W*(?:{word}\W+)?{any_of('wrong')}"
+    return re.compile(
+        rf"\W*(?:{is_wrong}|{any_of('wrong')}\W*\Z|(?:{word}[^\w,]+){{0,3}}?(?:{any_of('slip')}"
+        rf"|{any_of('that', 'answer')}\W*(?:{is_wrong}|{any_of('wrong')})))",
+        re.IGNORECASE,
+    )
+
+
+TAKEN_BACK = _taken_back(rf"(?!{any_of('denied')})\w+")
+"""A clause that says that the answer before it is wrong. "That is not wrong" does not."""
+DOUBTED_BACK = _taken_back(r"\w+")
+"""A question that does: "Isn't that wrong?"."""
 SECOND_THOUGHT = pattern("wait")
 NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 DENIAL = pattern("denied")
@@ -136,7 +142,8 @@ def retraction(response: str, start: int, end: int, body: str) -> str:
     the box holds."""
     behind, number = response[end : end + NEARBY], body.strip().removeprefix("-")
     for clause in CLAUSE.finditer(behind):
-        words, between = TAKEN_BACK.match(clause[0]), behind[: clause.start()]
+        taken_back = DOUBTED_BACK if behind[clause.end() :][:1] in ("?", "？") else TAKEN_BACK
+        words, between = taken_back.match(clause[0]), behind[: clause.start()]
         numbers = NUMERAL.findall(between)
         about = number in numbers if NUMERAL.fullmatch(number) else bool(numbers)
         if words is None or (NEGATIVE.fullmatch(body) and DENIAL.search(words[0])):

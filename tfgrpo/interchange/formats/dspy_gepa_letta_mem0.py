@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfgrpo.interchange import markdown_blocks
 from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.store.damaged_values import listed, objects
 
 SHORT = 200
 
@@ -119,8 +120,7 @@ def _read_gepa(source: SourceFile) -> Content:
     candidates = value.get("candidates") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(candidates, list) or not candidates:
         raise source.wrong("has no candidates", 1, hint='{"candidates": [{…}]} is expected')
-    given = value.get(SCORES)
-    scores = [s for s in given if isinstance(s, int | float)] if isinstance(given, list) else []
+    scores = [s for s in listed(value.get(SCORES)) if isinstance(s, int | float)]
     best = value.get("best_idx")
     if not isinstance(best, int) or not 0 <= best < len(candidates):
         whole = len(scores) == len(candidates)
@@ -157,15 +157,11 @@ def _blocks(value: object) -> Iterator[dict[str, object]]:
     if not isinstance(value, dict):
         return
     for key in ("blocks", "core_memory"):
-        for block in _objects(value.get(key)):
+        for block in objects(value.get(key)):
             if "label" in block and "value" in block:
                 yield block
-    for agent in _objects(value.get("agents")):
+    for agent in objects(value.get("agents")):
         yield from _blocks({"core_memory": agent.get("core_memory")})
-
-
-def _objects(value: object) -> list[dict[str, object]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _detect_letta(source: SourceFile) -> int:
@@ -184,7 +180,7 @@ def _read_letta(source: SourceFile) -> Content:
         label, held = str(block["label"]), block["value"]
         if isinstance(held, str) and held.strip():
             texts.page(held, "value", {"block": label})
-    for agent in _objects(value.get("agents")):
+    for agent in objects(value.get("agents")):
         texts.skip_rest(agent, (*OF_AGENT, "block_ids"), "a part of an agent")
     texts.skip_rest(value, (*OF_AGENT, "agents"))
     return Content(texts.items, skipped=texts.skipped)

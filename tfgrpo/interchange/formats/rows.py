@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 
+from tfgrpo.data.readers import LONGEST_FIELD
 from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
 from tfgrpo.interchange.library_files import Outgoing
 from tfgrpo.store.canonical import is_id
@@ -15,8 +16,6 @@ from tfgrpo.wording import inert_cell, read_cell
 
 TEXTS = ("text", "content", "experience", "insight", "memory")
 SHORT = 200
-LONGEST = 10_000_000
-"""Characters of the longest cell that is read."""
 
 
 def _field(row: Mapping[str, object]) -> str | None:
@@ -82,7 +81,7 @@ JSONL = Format(
 
 def _detect_csv(source: SourceFile) -> int:
     first = next((line for line in source.lines if line.strip()), "")
-    csv.field_size_limit(LONGEST)
+    csv.field_size_limit(LONGEST_FIELD)
     try:
         header = next(csv.reader([first], strict=True), [])
     except csv.Error:
@@ -93,7 +92,7 @@ def _detect_csv(source: SourceFile) -> int:
 
 
 def _read_csv(source: SourceFile) -> Content:
-    csv.field_size_limit(LONGEST)
+    csv.field_size_limit(LONGEST_FIELD)
     rows = csv.DictReader(io.StringIO(source.text, newline=""), strict=True)
     field = next((name for name in TEXTS if name in (rows.fieldnames or ())), None)
     if field is None:
