@@ -22,7 +22,7 @@ from wires import USAGE, Said, WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout
 from tfgrpo.agents.function_agent import AgentContext, Attempt, FunctionAgent
-from tfgrpo.agents.gateway import Desk, Gateway
+from tfgrpo.agents.gateway import Desk, Gateway, Reply
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
@@ -521,10 +521,24 @@ def test_an_error_of_the_gateways_own_is_an_answer_and_final(
         assert "LookupError: a bug" in rig.attempt(agent).response
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
 def test_a_client_that_gives_up_and_asks_again_is_paid_for_once(
-    tmp_path: Path, verifier: Verifier
+    is_busy: bool, tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the gateway's thread sees that the client is gone when the answer is there."""
     may_answer, answers = threading.Event(), iter(range(10))
+    is_answered, goes_on = threading.Event(), threading.Event()
+    made = Gateway._ask
+
+    async def ask(gateway: Gateway, *given: Any) -> Reply:
+        if is_busy:
+            gateway._loop.call_soon_threadsafe(goes_on.wait, 60)
+        try:
+            return await made(gateway, *given)
+        finally:
+            asyncio.get_running_loop().call_later(0.1, is_answered.set)
+
+    monkeypatch.setattr(Gateway, "_ask", ask)
 
     def script(path: str, body: dict[str, Any]) -> str:
         may_answer.wait(60)
@@ -536,6 +550,9 @@ def test_a_client_that_gives_up_and_asks_again_is_paid_for_once(
             posted(context, body, timeout=0.5)
         until(lambda: bool(server.requests))
         may_answer.set()
+        if is_busy:
+            assert is_answered.wait(60)
+        goes_on.set()
         texts = [posted(context, body)[1]["choices"][0]["message"]["content"] for _ in range(2)]
         return " ".join(texts)
 

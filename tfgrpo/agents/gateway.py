@@ -76,12 +76,25 @@ class Reply(NamedTuple):
     final: bool = False
 
 
+class Client:
+    """Who sent a request, and whether it `was_answered`. What becomes of its connection is known on
+    the gateway's thread alone, and the run's event loop may have an answer before that is."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer, self.was_answered = reader, writer, False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its connection is seen to have ended."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
+
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A call whose answer nobody has yet, and whether the client that waits for it is gone."""
+    """A call, and the client that waits for its answer."""
 
     reply: asyncio.Task[Reply]
-    is_left: Callable[[], bool]
+    client: Client
 
 
 @dataclass(eq=False, slots=True)
@@ -203,10 +216,6 @@ class Gateway:
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = h11.Connection(h11.SERVER)
-
-        def is_left() -> bool:
-            return reader.at_eof() or writer.is_closing()
-
         while True:
             try:
                 request, body = await _read(http, reader, writer)
@@ -215,16 +224,16 @@ class Gateway:
             else:
                 if request is None:
                     return
-                reply = await self._reply(request, body, is_left)
+                client = Client(reader, writer)
+                reply = await self._reply(request, body, client)
+                client.was_answered = not client.is_gone
             is_head = request is not None and request.method == b"HEAD"
             await _send(http, writer, reply, is_head=is_head)
             if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                 return
             http.start_next_cycle()
 
-    async def _reply(
-        self, request: h11.Request, body: bytes | None, is_left: Callable[[], bool]
-    ) -> Reply:
+    async def _reply(self, request: h11.Request, body: bytes | None, client: Client) -> Reply:
         """Has a request answered on the run's event loop."""
         assert self._run_loop is not None
         try:
@@ -237,15 +246,13 @@ class Gateway:
             )
             return _refused(500, why, final=True)
         try:
-            return await _on(self._run_loop, self._answer(request, body, is_left))
+            return await _on(self._run_loop, self._answer(request, body, client))
         except Exception as error:  # a client that hears nothing would ask again
             return _refused(500, f"a bug of the gateway: {describe_error(error)}", final=True)
 
     # answers, on the run's event loop:
 
-    async def _answer(
-        self, request: h11.Request, body: bytes | None, is_left: Callable[[], bool]
-    ) -> Reply:
+    async def _answer(self, request: h11.Request, body: bytes | None, client: Client) -> Reply:
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
         desk, path = self._desk(request.target.decode("latin-1").partition("?")[0], headers)
         if desk is None:
@@ -273,7 +280,7 @@ class Gateway:
             return _json(200, {"input_tokens": count_tokens(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
         wire = {"route": route, "body": {k: v for k, v in placed.items() if k != "model"}}
-        return await self._once(desk, {**wire, "headers": more}, is_left)
+        return await self._once(desk, {**wire, "headers": more}, client)
 
     def _desk(self, path: str, headers: Mapping[str, str]) -> tuple[Desk | None, str]:
         """Returns whose request it is, by its address or its key, and the path."""
@@ -284,20 +291,18 @@ class Gateway:
         keys = (key, headers.get("x-api-key", ""), headers.get("api-key", ""))
         return next((self._desks[one] for one in keys if one in self._desks), None), path
 
-    async def _once(self, desk: Desk, wire: Json, is_left: Callable[[], bool]) -> Reply:
+    async def _once(self, desk: Desk, wire: Json, client: Client) -> Reply:
         """Answers a request. One whose client is gone is taken up by whoever asks the same."""
         same = digest(["tfgrpo.agent", wire])
-        pending = desk.pending[same]
-        call = next((one for one in pending if one.is_left()), None)
+        pending = [one for one in desk.pending[same] if not one.client.was_answered]
+        desk.pending[same] = pending
+        call = next((one for one in pending if one.client.is_gone), None)
         if call is None:
             turn, desk.turns[same] = desk.turns[same], desk.turns[same] + 1
-            call = Pending(asyncio.create_task(self._ask(desk, wire, turn)), is_left)
+            call = Pending(asyncio.create_task(self._ask(desk, wire, turn)), client)
             pending.append(call)
-        call.is_left = is_left
-        reply = await asyncio.shield(call.reply)
-        if not is_left():
-            pending.remove(call)
-        return reply
+        call.client = client
+        return await asyncio.shield(call.reply)
 
     async def _ask(self, desk: Desk, wire: Json, turn: int) -> Reply:
         if desk.error is not None:
