@@ -33,7 +33,7 @@ LIBRARY = option("--library", "Only calls under this library of the proxy.")
 BELOW = option("--below", "Scores below this are failures.", type=FINITE, default=0.5)
 BY = option("--by AUTHOR", "Only scores by this author, such as a judge.")
 NO_SYSTEM = flag("--no-system", "Leave the application's own system text and examples out.")
-REDACT = option("--redact REGEX", "What else to take out of texts.", default="")
+REDACT = many("--redact REGEX", "What else to take out of texts; repeatable.")
 
 
 @click.command()

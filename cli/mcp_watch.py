@@ -9,7 +9,7 @@ import threading
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import COUNT, flag, option
+from tfgrpo.cli.flags import COUNT, flag, many, option
 from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 
 
@@ -29,7 +29,7 @@ from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
     type=click.Choice(["off", "counts", "content"]),
     default="counts",
 )
-@option("--redact REGEX", "What else to take out of problems.", default="")
+@many("--redact REGEX", "What else to take out of problems; repeatable.")
 @pass_given
 def mcp(app: App, given: Given) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
@@ -48,6 +48,7 @@ def mcp(app: App, given: Given) -> None:
         from tfgrpo.serving import library_server as mcp_server
         from tfgrpo.serving.library_server import LibraryServer
     from tfgrpo.domains.prompt_library import live
+    from tfgrpo.proxy.proxy_settings import withheld_beside
     from tfgrpo.serving.mcp_lookups import Lookups
 
     token = os.environ.get(mcp_server.TOKEN) or None
@@ -57,7 +58,8 @@ def mcp(app: App, given: Given) -> None:
     lookups = None
     if given.record != "off":
         sent, content = (token or "") if given.http else None, given.record == "content"
-        lookups = Lookups(app.path, content=content, redact=given.redact, token=sent)
+        pattern = withheld_beside(app.root, given.redact)
+        lookups = Lookups(app.path, content=content, pattern=pattern, token=sent)
     server = LibraryServer(library, lookups, top_k=given.top_k)
     if not given.http:
         mcp_server.serve_stdio(server)

@@ -26,7 +26,6 @@ from tfgrpo.wording import money
 if TYPE_CHECKING:
     from tfgrpo.proxy.proxy_settings import ProxySettings
 
-FILE = "proxy.toml"
 ROUTES = {
     "anthropic": ("Anthropic", "/v1/messages"),
     "gemini": ("Gemini", "/v1beta/models"),
@@ -133,12 +132,9 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     """What the flags and the file say together. Raises SettingsError."""
     from tfgrpo.proxy import proxy_settings as shapes
 
-    if config is None and os.path.isfile(beside := app.root / FILE):
+    if config is None and os.path.isfile(beside := app.root / shapes.FILE):
         config = beside
-    flags |= {name: flags[name] or None for name in ("allow", "personal")}
-    redact = flags["redact"]
-    several = redact and not isinstance(redact, str)
-    flags["redact"] = shapes.either(redact) if several else redact or None
+    flags |= {name: flags[name] or None for name in ("allow", "personal", "redact")}
     given = {name: value for name, value in flags.items() if value is not None}
     values: dict[str, Any] = {} if config is None else shapes.read_file(config, given)
     own = {name: given[name] for name in OF_LIBRARY if name in given}

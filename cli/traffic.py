@@ -120,6 +120,7 @@ def feedback(app: App, given: Given) -> None:
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
+    from tfgrpo.proxy.proxy_settings import withheld_beside
     from tfgrpo.proxy.telemetry import take_feedback
     from tfgrpo.store.activity.traffic import recent_call
 
@@ -136,7 +137,7 @@ def feedback(app: App, given: Given) -> None:
         raise click.UsageError("name the CALL that the feedback is on")
     with opened(app) as log:
         about = recent_call(log, given.call)
-        take_feedback(log, about, words, app.author())
+        take_feedback(log, about, words, app.author(), withheld_beside(app.root))
     printing.echo(f"recorded feedback on {about.id}")
 
 

@@ -329,11 +329,13 @@ def test_what_a_run_was_judged_by_is_kept_out_too(store: Store, tmp_path: Path) 
 
 
 def test_texts_are_redacted_and_an_answer_that_loses_some_is_no_truth(store: Store) -> None:
-    record(store, "call-a", "Mail zoe@sund.example about 4711", correct="done", comment="b@c.de!")
+    (project_root(store.path) / "proxy.toml").write_text('redact = ["(?i)mr bo"]')
+    asked = "Mail zoe@sund.example about 4711, Mr Bo"
+    record(store, "call-a", asked, correct="done", comment="b@c.de!")
     record(store, "call-b", "Whom do I mail?", correct="zoe@sund.example")
     found = collect("--redact", "4711")
     (row,) = found["problems"]
-    assert row["problem"] == "Mail [redacted] about [redacted]"
+    assert row["problem"] == "Mail [redacted] about [redacted], [redacted]"
     assert row["from"]["comment"] == "[redacted]!"
     assert found["left_out"] == [{"where": "call-b", "why": "its answer holds what is redacted"}]
     with pytest.raises(TfgrpoError, match="redact"):

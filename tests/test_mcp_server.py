@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import TFGRPO, environment, one_line_error
 
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.traffic import CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic
@@ -162,7 +163,7 @@ def test_over_http_it_serves_old_and_new_clients_that_bring_the_token(
 
 
 def test_what_a_look_up_finds_and_refuses(store: Store) -> None:
-    lookups = Lookups(store.path, content=True, redact=r"K-\d+")
+    lookups = Lookups(store.path, content=True, pattern=Finder((r"K-\d+",)))
     server = LibraryServer(live("prod", store=store.path), lookups, top_k=1)
 
     async def use() -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from providers import ProxyThread, post
 from proxy_fixtures import CHAT_USAGE, Choice, answer, make
 from test_traffic import KEY, Provider, ask, bytes_beside
+from ui_demo import BEGIN, demo
+from ui_rig import Visitor
 
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
-from tfgrpo.proxy.withheld_words import clean_feedback, finder, without_secrets
-from tfgrpo.store.activity.traffic import Feedback
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, withheld_beside
+from tfgrpo.proxy.withheld_words import Finder, clean_feedback, without_secrets
+from tfgrpo.serving.mcp_lookups import Lookups
+from tfgrpo.store.activity.traffic import Feedback, traffic_path
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 
 TAKEN = (
@@ -47,7 +55,7 @@ LEFT = (
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_is_personal_is_taken_out(text: str) -> None:
-    found = finder("", ("DE",))
+    found = Finder((), ("DE",))
     for around in ("Write {}.", '{{"content": "call {} now"}}', "电话{}。", '{{"cut": "off {} '):
         kept = without_secrets(around.format(text), found)
         assert REDACTED in kept, around
@@ -56,20 +64,28 @@ def test_what_is_personal_is_taken_out(text: str) -> None:
 
 @pytest.mark.parametrize("text", LEFT)
 def test_what_is_not_is_left(text: str) -> None:
-    assert without_secrets(f"It is {text}, and so on.", finder("", ("DE",))) == (
+    assert without_secrets(f"It is {text}, and so on.", Finder((), ("DE",))) == (
         f"It is {text}, and so on."
     )
 
 
 def test_numbers_of_another_country_are_known_as_its_own(tmp_path: Path) -> None:
     british = "020 7946 0958"
-    assert finder("", ("GB",)).sub("x", f"Ring {british}.") == "Ring x."
+    assert Finder((), ("GB",)).sub("x", f"Ring {british}.") == "Ring x."
     with pytest.raises(SettingsError, match="no country is 'XX'"):
-        finder("", ("XX",))
+        Finder((), ("XX",))
+
+
+def test_each_expression_is_read_by_itself() -> None:
+    several = (r"(?i)jane", r"(\w)-\1", r"(\d):\1", "(?P<it>q)9", "(?P<it>z)8", "")
+    assert Finder(several).sub("_", "JANE a-a 4:4 q9 z8, a-b") == "_ _ _ _ _, a-b"
+    for wrong in ("(", "x{99999999999}", 5):
+        with pytest.raises(SettingsError, match="redact"):
+            Finder((wrong,))  # type: ignore[arg-type]
 
 
 def test_a_long_text_takes_a_time_in_proportion_and_loses_every_number() -> None:
-    found = finder("", ("DE",))
+    found = Finder((), ("DE",))
     began = time.process_time()
     for text in ("12 34 " * 60_000, "(((" * 100_000, "1-" * 130_000, ":" * 260_000, "1." * 130_000):
         found.sub("x", text)
@@ -98,4 +114,29 @@ def test_words_and_feedback_lose_it_on_their_way_to_the_record(tmp_path: Path) -
     assert b"Ring [redacted] or ask [redacted]" in kept
     assert not re.search(rb"901820|192\.168", kept)
     feedback = Feedback("c", 1, "a", comment="030 901820")
-    assert clean_feedback(feedback, "", ("DE",)).comment == REDACTED
+    assert clean_feedback(feedback, Finder((), ("DE",))).comment == REDACTED
+
+
+def test_words_that_pass_no_proxy_lose_what_its_file_takes_out(tmp_path: Path) -> None:
+    store, call = demo(tmp_path, now=BEGIN), "call-000000000001"
+    given = "Jane Doe: 030 901820 at shop 7-7 or K-12"
+    (project_root(store) / "proxy.toml").write_text(
+        'redact = ["(?i)jane doe", "(.)-\\\\1"]\npersonal = ["DE"]\nupstream = "http://else.example"'
+    )
+    run = ["--store", str(store), "feedback", call]
+    done = CliRunner().invoke(tfgrpo, [*run, "--comment", given, "--correct", given])
+    assert done.exit_code == 0, done.output
+    Visitor(store).post(f"/call/{call}", {"comment": given})
+    lookups = Lookups(store, pattern=withheld_beside(project_root(store), ["K-12"]))
+    lookups.add_feedback({"call": call, "comment": given})
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        *_, first, second, third = traffic.feedback(call)
+    kept = "[redacted]: [redacted] at shop [redacted] or K-12"
+    assert (first.comment, first.correct, second.comment) == (kept, kept, kept)
+    assert third.comment == kept.replace("K-12", "[redacted]")
+    (project_root(store) / "proxy.toml").write_text('redact = "("')
+    done = CliRunner().invoke(tfgrpo, [*run, "--comment", given])
+    assert isinstance(done.exception, SettingsError)
+    assert "redact" in Visitor(store).post(f"/call/{call}", {"comment": given}, status=400)
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        assert traffic.feedback(call)[-1] == third, "nothing is recorded with what it should lose"

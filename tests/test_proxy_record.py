@@ -116,7 +116,7 @@ def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 20)
     lines: list[str] = []
-    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, "")
+    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, [])
     writer = RecordWriter(made, lines.append)
 
     def send() -> None:
@@ -145,7 +145,7 @@ def test_labels_are_few_however_often_what_records_is_started(
     monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
     for start in range(3):
         counter = Counter(counter_path(path, f"{start}"))
-        made = WriterSettings(path, f"{start}", counter.descriptor, 0, False, None, "")
+        made = WriterSettings(path, f"{start}", counter.descriptor, 0, False, None, [])
         record((a_call(n, f"m{n}") for n in range(150 * start, 150 * (start + 1))), made)
         counter.close()
         with closing(open_traffic(path)) as traffic:
@@ -170,7 +170,7 @@ def test_a_call_counts_once_for_budgets_whatever_is_killed_when(
     for _ in calls:
         counter.increase()
     spending = [ledger, PRICES, [], None, "d"]
-    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, "", spending)
+    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, [], spending)
     spend = SqliteLedger.spend
 
     def kill(*arguments: Any) -> None:

@@ -93,7 +93,7 @@ def test_what_a_path_says_of_people_and_keys_is_taken_out(
     settings: ProxySettings, store: Store, tmp_path: Path
 ) -> None:
     log = tmp_path / "access.log"
-    made = replace(settings, access_log=str(log), redact="anna-[0-9]+")
+    made = replace(settings, access_log=str(log), redact=("anna-[0-9]+",))
     paths = ("/u/anna@example.com/v1/chat/completions", "/u/anna-7/v1/chat/completions")
     with ProxyThread(made) as proxy:
         for path in (*paths, "/k/sk-abcdefabcdefabcdef/v1/files"):

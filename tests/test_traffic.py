@@ -175,7 +175,7 @@ def test_words_are_kept_where_that_was_asked_for_less_what_a_pattern_finds(
         for piece in (b"Write to ", b"anna@exa", b"mple.com", b" or K-77", b"41 soon")
     )
     provider.answer = answer(stream, b"text/event-stream")
-    with ProxyThread(replace(settings, record="content", redact=r"K-\d+")) as proxy:
+    with ProxyThread(replace(settings, record="content", redact=(r"K-\d+",))) as proxy:
         question = "I am bob@example.org, K-1234, card 4111 1111 1111 1111"
         id = ask(proxy, {"stream": True, "messages": [{"role": "user", "content": question}]})
     shown = json.loads(run(store, "traffic", id, "--json"))["content"]

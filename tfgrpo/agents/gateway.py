@@ -21,7 +21,7 @@ import os
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar

@@ -9,7 +9,6 @@ set, exactly or nearly. What looks like a mail address, a key, a card or an acco
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -24,7 +23,8 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.improvement.exchange import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.exchange_files import read_exchanges
 from tfgrpo.project import Project
-from tfgrpo.proxy.withheld_words import PATTERNS
+from tfgrpo.proxy.proxy_settings import withheld_beside
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.runs.run_problems import KINDS
 from tfgrpo.store import atomic_write, process_lock
@@ -54,25 +54,16 @@ Row: TypeAlias = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
     """What is collected: `unanswered` takes questions without a truth, `system` keeps the
-    application's text, `redact` is one more expression to take out. Raises SettingsError."""
+    application's text, `redact` are more expressions to take out. Raises SettingsError."""
 
     below: float = BAR
     unanswered: bool = False
-    redact: str = ""
+    redact: tuple[str, ...] = ()
     system: bool = True
 
     def __post_init__(self) -> None:
         if not is_score(self.below):
             raise SettingsError(f"below: {self.below!r} is no score", hint="such as 0.5")
-        try:
-            re.compile(self.redact)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise SettingsError(f"redact: {error}", hint="a regular expression") from None
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """What is taken out of every text."""
-        return re.compile("|".join(filter(None, (*PATTERNS, self.redact))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +105,13 @@ def collect(
 ) -> Collected:
     """Appends what went wrong to a file of problems, and returns it. The same calls again append
     nothing. Raises DatasetError, NotTrusted, and StoreError where no traffic is on record."""
-    path = output_path(project, request)
+    path, rules = output_path(project, request), request.rules
+    pattern = withheld_beside(project.root, rules.redact)
     held, warnings = held_out(store, project, request.heldout)
     with nullcontext() if dry_run else _alone(store, path):
         rows = read_collected(path)
         with _exchanges(store, request) as exchanges:
-            result = collected(exchanges, request.rules, known=problems_of(rows), held=held)
+            result = collected(exchanges, rules, pattern, known=problems_of(rows), held=held)
         if result.rows and not dry_run:
             if read_collected(path) != rows:
                 raise SettingsError(
@@ -160,11 +152,13 @@ def output_path(project: Project, request: CollectRequest) -> Path:
 def collected(
     exchanges: Iterable[Exchange | Unread],
     rules: CollectionRules,
+    pattern: Finder,
     *,
     known: Sequence[Problem] = (),
     held: Sequence[Problem] = (),
 ) -> Collected:
-    """The problems among exchanges, but those `known` already or `held` out."""
+    """The problems among exchanges, less what a pattern finds, but those `known` already or `held`
+    out."""
     unread: list[Unread] = []
     left_out: list[LeftOut] = []
     groups: dict[str, list[Exchange]] = {}
@@ -178,7 +172,7 @@ def collected(
     candidates: list[tuple[Row, list[Exchange]]] = []
     examples = shared_turns([group[0].messages for group in groups.values()])
     for group in groups.values():
-        row = _row(group, rules, examples)
+        row = _row(group, rules, pattern, examples)
         if isinstance(row, str):
             left_out += [LeftOut(one.where, row) for one in group]
         else:
@@ -203,14 +197,15 @@ def question(messages: Sequence[Message]) -> str:
     return json.dumps([[role, _plain(text)] for role, text in messages])
 
 
-def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
+def _row(
+    group: Sequence[Exchange], rules: CollectionRules, pattern: Finder, examples: Sequence[Turns]
+) -> Row | str:
     because = list(_reasons(group, rules.below))
     if not because:
         return FINE
     truth = _truth(group, rules.below)
     if truth is None and not rules.unanswered:
         return NO_TRUTH
-    pattern = rules.pattern
 
     def clean(text: str) -> str:
         return pattern.sub(REDACTED, text)

@@ -181,8 +181,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
-            patterns = recorder.redact, recorder.personal
-            feedback = telemetry.take_feedback(traffic, call, given, author, *patterns)
+            feedback = telemetry.take_feedback(traffic, call, given, author, recorder.pattern)
         except UnknownCall as error:
             unknown = error
         else:

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
-from tfgrpo.proxy.withheld_words import checked_regions
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
 from tfgrpo.store.address import anchor, is_address, without_password
@@ -34,6 +34,8 @@ from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_proxy
 
+FILE = "proxy.toml"
+"""The file beside a store that says what its proxy is told."""
 ADDRESSES = {
     OPENAI: "https://api.openai.com",
     ANTHROPIC: "https://api.anthropic.com",
@@ -222,7 +224,7 @@ class ProxySettings:
     """All that a proxy is told. Without a `token` it answers only on this machine.
 
     `record` is `off`, `counts`, or `content` for the words of calls too, less what a built-in
-    pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
+    pattern or a regular expression of `redact` finds; `keep` is for how many seconds (None: for
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
     request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
@@ -244,7 +246,7 @@ class ProxySettings:
     token: str | None = None
     record: str = "counts"
     keep: float | None = 30 * 86400.0
-    redact: str = ""
+    redact: tuple[str, ...] = ()
     sample: float = 1.0
     drain: float = 30.0
     access_log: str | None = None
@@ -262,12 +264,7 @@ class ProxySettings:
     def __post_init__(self) -> None:
         if self.record not in RECORDS:
             raise SettingsError(f"record is no {self.record!r}", hint=", ".join(RECORDS))
-        try:
-            re.compile(self.redact)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise SettingsError(f"redact: {error}", hint="a regular expression") from None
-        if self.personal is not None:
-            checked_regions(self.personal)
+        Finder(self.redact, self.personal)
         if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
             raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
         if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
@@ -446,12 +443,7 @@ def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     in it are relative to it. Providers that are `given` take the place of its own. Raises
     SettingsError, and NotTrusted where nobody has allowed the file to say where requests go, or who
     may send some, other than by what is given."""
-    try:
-        tables = parsed(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
-    except ValueError as error:
-        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+    tables = _tables(path)
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
     known = {*plain, *TABLES, *URLS.values(), *VARIABLES.values()}
     if unknown := tables.keys() - known:
@@ -464,11 +456,7 @@ def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         trusted_folders.require(of_proxy(path, tables))
     try:
         settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
-        if "redact" in tables:
-            several = tables["redact"]
-            settings["redact"] = either(several if isinstance(several, list) else [several])
-        if "personal" in tables:
-            settings["personal"] = _names(tables["personal"], "personal")
+        settings |= _withheld(tables)
         settings["tags"] = _names(tables.get("tags", []), "tags")
         settings |= named_providers(tables, given)
         settings |= _routes(tables, settings)
@@ -488,9 +476,32 @@ def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     return settings
 
 
-def either(patterns: Sequence[str]) -> str:
-    """Returns the regular expression that finds what any of some finds."""
-    return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+def withheld_beside(folder: Path, more: Sequence[str] = ()) -> Finder:
+    """Returns what the proxy's file in a folder takes out of words, and `more` expressions, for
+    those that reach a file by another way than the proxy. Raises SettingsError."""
+    path = folder / FILE
+    settings = _withheld(_tables(path)) if path.is_file() else {}
+    return Finder((*more, *settings.get("redact", ())), settings.get("personal"))
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    try:
+        return parsed(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+
+
+def _withheld(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a file says is taken out of words, as settings."""
+    settings: dict[str, Any] = {}
+    if "redact" in tables:
+        several = tables["redact"]
+        settings["redact"] = tuple(several) if isinstance(several, list) else (several,)
+    if "personal" in tables:
+        settings["personal"] = _names(tables["personal"], "personal")
+    return settings
 
 
 def _routes(tables: Mapping[str, Any], alone: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
-from tfgrpo.proxy.withheld_words import finder, without_identities, without_secrets
+from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
     CUT_OFF,
     CallContent,
@@ -86,7 +86,7 @@ class WriterSettings(NamedTuple):
     again: int
     content: bool
     keep: float | None
-    redact: str
+    redact: list[str]
     spending: list[Any] | None = None
     personal: list[str] | None = None
 
@@ -97,7 +97,7 @@ class RecordWriter:
     def __init__(self, settings: WriterSettings, tell: Callable[[str], None]) -> None:
         self._settings = settings
         self._tell = tell
-        self._patterns = finder(settings.redact, settings.personal)
+        self._patterns = Finder(tuple(settings.redact), settings.personal)
         self._labels = Labels()
         """Those of the file that is open."""
         self._buffer = bytearray()

@@ -26,6 +26,7 @@ from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED, Counter, counter_path
 from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.proxy.telemetry import Telemetry
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.store import child_processes
 from tfgrpo.store.opening import open_traffic
 
@@ -56,9 +57,9 @@ class Recorder:
     def __init__(
         self, path: str, settings: ProxySettings, spending: SpendingSettings | None
     ) -> None:
-        self.path, self.redact, self.personal = path, settings.redact, settings.personal
+        self.path, self.pattern = path, Finder(settings.redact, settings.personal)
         content = settings.record == "content"
-        self._settings = content, settings.keep, self.redact, spending, self.personal
+        self._settings = content, settings.keep, settings.redact, spending, settings.personal
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()

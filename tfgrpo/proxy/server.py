@@ -24,7 +24,7 @@ from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.proxy.subject_kinds import Kinds
 from tfgrpo.proxy.telemetry import AccessLog
-from tfgrpo.proxy.withheld_words import finder
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import KEYS, looks_like_chat
 from tfgrpo.store.activity.key_ledger import ledger_path
 from tfgrpo.store.activity.traffic import make_traffic_folder, traffic_path
@@ -80,7 +80,7 @@ class Proxy:
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         self._decider: Decider | None = None
-        self._pattern = finder(settings.redact)
+        self._pattern = Finder(settings.redact)
         self.access: AccessLog | None = None
         if settings.access_log:
             self.access = AccessLog(settings.access_log, self._pattern)

@@ -23,7 +23,7 @@ import queue
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -386,14 +386,13 @@ def take_feedback(
     call: CallRecord,
     given: Mapping[str, object],
     author: str,
-    redact: str = "",
-    regions: Sequence[str] | None = None,
+    pattern: Finder,
 ) -> Feedback:
-    """Puts feedback as it was sent on record, less what a `finder` of `redact` and `regions` finds
-    in it; returns it. Raises FeedbackRefused or StoreError."""
+    """Puts feedback as it was sent on record, less what a pattern finds in it; returns it. Raises
+    FeedbackRefused or StoreError."""
     now, scales = time.time_ns() // 1000, traffic.scales()
     checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
-    feedback = clean_feedback(checked, redact, regions)
+    feedback = clean_feedback(checked, pattern)
     record_feedback(traffic, feedback, call)
     return feedback
 

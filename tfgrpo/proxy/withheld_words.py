@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from types import ModuleType
-from typing import TypeAlias
 
 from tfgrpo.store.activity.traffic import Feedback
 from tfgrpo.store.errors import SettingsError, install_hint
@@ -31,6 +30,7 @@ PATTERNS = (
 )
 """What is taken out of words before they are kept: addresses of mail, keys, tokens, numbers of
 cards and of accounts. What may begin at many places is bounded: it would be read over at each."""
+_secrets = re.compile("|".join(PATTERNS))
 WITHIN = 3
 """How deep strings of JSON stand in strings of JSON that was cut off."""
 _identities = re.compile(
@@ -51,11 +51,61 @@ _addresses = re.compile(
 )
 
 
-def finder(redact: str = "", regions: Sequence[str] | None = None) -> Finder:
-    """Returns what finds secrets, what the regular expression `redact` finds and, where `regions`
-    are given, personal data. Raises SettingsError."""
-    pattern = re.compile("|".join(filter(None, (*PATTERNS, redact))))
-    return pattern if regions is None else PersonalData(pattern, regions)
+class Finder:
+    """Finds secrets, what the regular expressions `redact` find and, where `regions` are given,
+    personal data. They are the countries (`DE`) whose telephones are known as they are written
+    there; international ones are known always."""
+
+    def __init__(self, redact: tuple[str, ...] = (), regions: Sequence[str] | None = None) -> None:
+        """Raises SettingsError."""
+        self._patterns = (_secrets, *map(_expression, filter(None, redact)))
+        self._regions: tuple[str | None, ...] = ()
+        if regions is not None:
+            self._plans = plans()
+            self._regions = checked_regions(regions) or (None,)
+
+    def search(self, text: str) -> bool:
+        """Whether there is anything in a text."""
+        return any(one.search(text) for one in self._patterns) or any(self._spans(text))
+
+    def sub(self, replacement: str, text: str) -> str:
+        """A text with a replacement for all that is found."""
+        return self.subn(replacement, text)[0]
+
+    def subn(self, replacement: str, text: str) -> tuple[str, int]:
+        """What `sub` returns, and how often something was found."""
+        count, pieces, at = 0, [], 0
+        for pattern in self._patterns:
+            text, more = pattern.subn(replacement, text)
+            count += more
+        for start, end in sorted(self._spans(text)):
+            if end <= at:
+                continue
+            pieces += [text[at : max(at, start)], replacement] if start >= at else []
+            at, count = end, count + 1
+        return "".join([*pieces, text[at:]]), count
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        if not self._regions:
+            return
+        for match in _addresses.finditer(text):
+            if _is_address(match[0]):
+                yield match.span()
+        if not _digits.search(text):
+            return
+        if len(text) > LONGEST:
+            yield from (match.span() for match in _digits.finditer(text))
+            return
+        for region in self._regions:
+            for number in self._plans.PhoneNumberMatcher(text, region):
+                yield number.start, number.end
+
+
+def _expression(written: str) -> re.Pattern[str]:
+    try:
+        return re.compile(written)
+    except (TypeError, re.error, OverflowError, RecursionError) as error:
+        raise SettingsError(f"redact: {error}", hint="a regular expression") from None
 
 
 def without_secrets(text: str, pattern: Finder) -> str:
@@ -70,11 +120,8 @@ def without_secrets(text: str, pattern: Finder) -> str:
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
 
 
-def clean_feedback(
-    feedback: Feedback, redact: str = "", regions: Sequence[str] | None = None
-) -> Feedback:
-    """Returns feedback without what a `finder` finds, in its comment and its right answer."""
-    pattern = finder(redact, regions)
+def clean_feedback(feedback: Feedback, pattern: Finder) -> Feedback:
+    """Returns feedback without what a pattern finds, in its comment and its right answer."""
     comment, correct = feedback.comment, feedback.correct
     return feedback._replace(
         comment=comment and pattern.sub(REDACTED, comment),
@@ -127,50 +174,6 @@ def _written_out(escapes: re.Match[str]) -> str:
     """Returns what escapes of a JSON string stand for; half of a surrogate pair is no letter."""
     letters: str = json.loads(f'"{escapes[0]}"')
     return letters.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-class PersonalData:
-    """Finds what a pattern finds, telephones and machines. `regions` are the countries (`DE`) whose
-    numbers are known as they are written there; international ones are known always."""
-
-    def __init__(self, pattern: re.Pattern[str], regions: Sequence[str]) -> None:
-        """Raises SettingsError."""
-        self._pattern = pattern
-        self._library = plans()
-        self._regions = checked_regions(regions) or (None,)
-
-    def search(self, text: str) -> object | None:
-        return self._pattern.search(text) or next(self._spans(text), None)
-
-    def sub(self, replacement: str, text: str) -> str:
-        return self.subn(replacement, text)[0]
-
-    def subn(self, replacement: str, text: str) -> tuple[str, int]:
-        text, count = self._pattern.subn(replacement, text)
-        pieces, at = [], 0
-        for start, end in sorted(self._spans(text)):
-            if end <= at:
-                continue
-            pieces += [text[at : max(at, start)], replacement] if start >= at else []
-            at, count = end, count + 1
-        return "".join([*pieces, text[at:]]), count
-
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        for match in _addresses.finditer(text):
-            if _is_address(match[0]):
-                yield match.span()
-        if not _digits.search(text):
-            return
-        if len(text) > LONGEST:
-            yield from (match.span() for match in _digits.finditer(text))
-            return
-        for region in self._regions:
-            for number in self._library.PhoneNumberMatcher(text, region):
-                yield number.start, number.end
-
-
-Finder: TypeAlias = re.Pattern[str] | PersonalData
-"""What finds texts to be taken out."""
 
 
 def plans() -> ModuleType:

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.telemetry import Labels, sums_of, take_feedback
-from tfgrpo.proxy.withheld_words import finder
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.store.activity.traffic import (
     CallContent,
     CallRecord,
@@ -48,14 +48,13 @@ class Lookups:
         store: Path | str,
         *,
         content: bool = False,
-        redact: str = "",
+        pattern: Finder | None = None,
         token: str | None = None,
     ) -> None:
         self._store = store
         self.path = traffic_path(store)
         self._content = content
-        self._redact = redact
-        self._patterns = finder(redact)
+        self._pattern = pattern or Finder()
         self._token = token
         self._worker = secrets.token_hex(8)
         self._labels = Labels()
@@ -105,7 +104,7 @@ class Lookups:
             )
             if theirs or call.id != wanted:  # a program has the whole id
                 raise UnknownCall(f"no call {wanted!r} is on record")
-            take_feedback(traffic, call, given, "mcp", self._redact)
+            take_feedback(traffic, call, given, "mcp", self._pattern)
         return call.id
 
     def _open(self) -> Traffic:
@@ -116,5 +115,5 @@ class Lookups:
         return keyed(secret, self._token.encode()) if self._token else None
 
     def _words(self, id: str, problem: str) -> CallContent:
-        request = {"messages": [{"role": "user", "content": self._patterns.sub(REDACTED, problem)}]}
+        request = {"messages": [{"role": "user", "content": self._pattern.sub(REDACTED, problem)}]}
         return CallContent(id, json.dumps(request, ensure_ascii=False), "")

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
+from tfgrpo.proxy.proxy_settings import withheld_beside
 from tfgrpo.proxy.telemetry import take_feedback
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.activity.traffic import (
@@ -18,6 +19,7 @@ from tfgrpo.store.activity.traffic import (
     Feedback,
     FeedbackRefused,
 )
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Library
 from tfgrpo.ui.call_conversation import (
@@ -101,7 +103,8 @@ def add_feedback(visit: Visit) -> Response:
         try:
             if visit.field("score"):
                 given["score"] = number_in(visit.field("score"))
-            feedback = take_feedback(traffic, about, given, visit.who)
+            pattern = withheld_beside(project_root(visit.site.settings.store))
+            feedback = take_feedback(traffic, about, given, visit.who, pattern)
         except (BadForm, FeedbackRefused) as refusal:
             return show(visit, refusal)
     return _recorded(visit, feedback, "Your feedback is recorded")
