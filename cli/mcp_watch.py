@@ -48,7 +48,7 @@ def mcp(app: App, given: Given) -> None:
         from tfgrpo.serving import library_server as mcp_server
         from tfgrpo.serving.library_server import LibraryServer
     from tfgrpo.domains.prompt_library import live
-    from tfgrpo.proxy.proxy_settings import withheld_beside
+    from tfgrpo.proxy.proxy_file import withheld_beside
     from tfgrpo.serving.mcp_lookups import Lookups
 
     token = os.environ.get(mcp_server.TOKEN) or None

@@ -130,13 +130,14 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """What the flags and the file say together. Raises SettingsError."""
+    from tfgrpo.proxy import proxy_file
     from tfgrpo.proxy import proxy_settings as shapes
 
-    if config is None and os.path.isfile(beside := app.root / shapes.FILE):
+    if config is None and os.path.isfile(beside := app.root / proxy_file.FILE):
         config = beside
     flags |= {name: flags[name] or None for name in ("allow", "personal", "redact")}
     given = {name: value for name, value in flags.items() if value is not None}
-    values: dict[str, Any] = {} if config is None else shapes.read_file(config, given)
+    values: dict[str, Any] = {} if config is None else proxy_file.read_file(config, given)
     own = {name: given[name] for name in OF_LIBRARY if name in given}
     libraries = dict(values.get("libraries", {}))
     if not libraries:

@@ -120,7 +120,7 @@ def feedback(app: App, given: Given) -> None:
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.proxy.proxy_settings import withheld_beside
+    from tfgrpo.proxy.proxy_file import withheld_beside
     from tfgrpo.proxy.telemetry import take_feedback
     from tfgrpo.store.activity.traffic import recent_call
 

@@ -87,8 +87,8 @@ def _ask(permissions: Permissions) -> bool:
 
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     """A folder, and what its parts need that need anything."""
-    from tfgrpo.cli.proxy_key import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
+    from tfgrpo.proxy.proxy_file import FILE as PROXY
     from tfgrpo.settings import FILE
     from tfgrpo.store.address import project_root, store_path
     from tfgrpo.store.atomic_write import is_database

@@ -35,6 +35,7 @@ from tfgrpo.store.activity.traffic import (
     checked_feedback,
     traffic_path,
 )
+from tfgrpo.store.address import project_root
 from tfgrpo.store.opening import open_traffic
 
 SAID = b'{"choices":[{"message":{"role":"assistant","content":"35 euros"}}]}'

@@ -16,7 +16,8 @@ from ui_demo import BEGIN, demo
 from ui_rig import Visitor
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, withheld_beside
+from tfgrpo.proxy.proxy_file import withheld_beside
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.withheld_words import Finder, clean_feedback, without_secrets
 from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store.activity.traffic import Feedback, traffic_path

@@ -18,7 +18,8 @@ from proxy_fixtures import answer
 from test_proxy import listen
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.proxy.proxy_settings import SpendLimit, Timeouts, read_file
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import SpendLimit, Timeouts
 from tfgrpo.store.activity.key_ledger import Budget
 
 PAGE = (ROOT / "docs/production.md").read_text()

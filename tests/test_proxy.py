@@ -23,7 +23,8 @@ from proxy_fixtures import prod_store as store
 from waiting import until
 
 from tfgrpo.proxy import worker_processes
-from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream, read_file
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import SettingsError
 

@@ -15,7 +15,8 @@ from providers import OK, Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, answer, make
 from test_proxy import CHAT
 
-from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream
 from tfgrpo.proxy.subject_kinds import Asking
 from tfgrpo.rendering.request_placement import OPENAI
 from tfgrpo.store import Operation

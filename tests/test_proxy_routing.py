@@ -19,7 +19,8 @@ from test_traffic import recorded
 from waiting import until
 
 from tfgrpo.proxy import provider_routing
-from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Timeouts, parse_upstream, read_file
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Timeouts, parse_upstream
 from tfgrpo.proxy.proxy_settings import Provider as Listed
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError

@@ -23,7 +23,8 @@ from test_proxy import ASK, CHAT, listen, text_of
 from waiting import until
 
 from tfgrpo.production.experiment import start
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file, upstreams
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, upstreams
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.traffic import CallFilter, CallRecord, traffic_path
 from tfgrpo.store.errors import SettingsError

@@ -15,7 +15,8 @@ from test_telemetry import values
 from test_traffic import KEY, ask, recorded, run
 from waiting import until
 
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file
+from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tfgrpo.author import default_author
 from tfgrpo.project import file_permissions, open_project
-from tfgrpo.proxy.proxy_settings import read_file
+from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.settings import EvalSettings, TrainSettings, build, read_toml
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError

@@ -23,7 +23,7 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.improvement.exchange import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.exchange_files import read_exchanges
 from tfgrpo.project import Project
-from tfgrpo.proxy.proxy_settings import withheld_beside
+from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.runs.run_problems import KINDS
