@@ -110,7 +110,8 @@ def test_a_socket_that_the_provider_ends_or_refuses_ends_for_the_client(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:
     def last_words(connection: socket.socket, request: Received) -> None:
-        connection.sendall(SWITCHED + b"bye")
+        theirs = b"\r\nX-TFGRPO-Call: theirs\r\nUpgrade:"
+        connection.sendall(SWITCHED.replace(b"\r\nUpgrade:", theirs) + b"bye")
         connection.shutdown(socket.SHUT_RDWR)
 
     def refusing(connection: socket.socket, request: Received) -> None:
@@ -133,6 +134,7 @@ def test_a_socket_that_the_provider_ends_or_refuses_ends_for_the_client(
                     got += piece
             assert got.startswith(start), got
             assert got.endswith(end), got
+            assert b"theirs" not in got
     assert [call.status for call in recorded(store)] == [502, 401, 101]
 
 

@@ -1,24 +1,26 @@
 """A WebSocket, such as that of OpenAI's realtime API: passed through, byte by byte, both ways.
 
-Nothing of it is read but the status line of the provider's answer, which gets the id of the call.
+Nothing of it is read but the head of the provider's answer, which gets the id of the call.
 No library goes in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from time import perf_counter
 from typing import cast
 from urllib.parse import parse_qs
 
 from tfgrpo.proxy.exchange import ENDING, VANISHED, Exchange
-from tfgrpo.proxy.forwarded_headers import request_head
+from tfgrpo.proxy.forwarded_headers import OURS, request_head
 from tfgrpo.proxy.http_message import BadRequest, Request, pause
 from tfgrpo.proxy.recorded_call import CUT
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-LONGEST_LINE = 8 << 10
-"""Bytes in which a provider's status line has to end."""
+LONGEST_HEAD = 64 << 10
+"""Bytes in which the head of a provider's answer has to end."""
+_ours = re.compile(rb"\r\n%b[^\r\n]*" % OURS, re.IGNORECASE)
 
 
 def is_socket(request: Request) -> bool:
@@ -86,13 +88,15 @@ class PassedSocket(Exchange, asyncio.Protocol):
         call = self.call
         if not call.first:
             self._beginning += data
-            line, end, rest = self._beginning.partition(b"\r\n")
-            if not end and len(line) < LONGEST_LINE:
+            head, end, rest = self._beginning.partition(b"\r\n\r\n")
+            if not end and len(head) < LONGEST_HEAD:
                 return
+            line, *headers = head.partition(b"\r\n")
             call.first, self._beginning = perf_counter(), b""
             status = line[9:12]
             call.status = int(status) if status.isdigit() else CUT
-            data = b"%b%bX-Tfgrpo-Call: %b\r\n%b" % (line, end, call.id.encode(), rest)
+            others = _ours.sub(b"", b"".join(headers))
+            data = b"%b\r\nX-Tfgrpo-Call: %b%b%b%b" % (line, call.id.encode(), others, end, rest)
         self.client.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
