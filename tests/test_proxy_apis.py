@@ -25,12 +25,12 @@ from tfgrpo.cli.proxy_key import proxy as proxy_command
 from tfgrpo.cli.proxy_key import settings_of
 from tfgrpo.cli.start_context import App
 from tfgrpo.improvement.exchange import answered, asked
+from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import (
     Classifier,
     ProxySettings,
     Rule,
     parse_upstream,
-    read_file,
     upstreams,
     with_keys,
 )

@@ -22,11 +22,11 @@ from test_traffic import recorded, run
 from waiting import until
 
 from tfgrpo.proxy.keys_and_limits import LEVELS, Rates, Spending, SpendingSettings
+from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import (
     ProxySettings,
     SpendLimit,
     parse_upstream,
-    read_file,
     with_key,
 )
 from tfgrpo.store import Store
