@@ -102,9 +102,11 @@ class Finder:
 
 
 def _expression(written: str) -> re.Pattern[str]:
+    if not isinstance(written, str):
+        raise SettingsError(f"redact: {written!r} is no text", hint="a regular expression")
     try:
         return re.compile(written)
-    except (TypeError, re.error, OverflowError, RecursionError) as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise SettingsError(f"redact: {error}", hint="a regular expression") from None
 
 
