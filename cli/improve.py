@@ -95,7 +95,9 @@ def collect(app: App, given: Given) -> None:
     project = app.project(given.config)
     if given.judge is not None:
         settings = {name: value for name, value in named.items() if value is not None}
-        judging = judge_feedback.JudgeRequest(given.judge, which, settings, given.budget)
+        judging = judge_feedback.JudgeRequest(
+            given.judge, which, settings, given.budget, given.redact
+        )
         if given.estimate:
             print_figures(judge_feedback.estimate_judging(app.store, project, judging), given)
             return

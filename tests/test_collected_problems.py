@@ -216,6 +216,34 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
         run("--judge", "math")
 
 
+KINDNESS = """
+from tfgrpo.domains.base import Domain, Verdict
+
+async def verify(context, trajectory):
+    return Verdict(0.0, None, "so " * 150 + "rude to " + trajectory.response)
+
+kindness = Domain(name="kindness", verify=verify, ground_truth=False)
+"""
+
+
+def test_a_judges_reason_loses_what_the_proxys_file_and_the_options_take_out(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "judging_kindness.py").write_text(KINDNESS)
+    (tmp_path / "proxy.toml").write_text('redact = ["Jane (Mary )+Doe", "Sund\\\\d+"]\n')
+    long = f"Jane {'Mary ' * 30}Doe"
+    record(store, "call-a", "When do you open?", f"Sund4711, Kim and {long}")
+    judge = ("--judge", "judging_kindness:kindness", "--model", "m", "--base-url", "http://[::1]:9")
+    with pytest.raises(TfgrpoError, match="Kim"):
+        run(*judge, "--redact", "Kim(")
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        assert not traffic.feedback("call-a"), "nobody judges what cannot be recorded"
+        run(*judge, "--redact", "Kim")
+        (given,) = traffic.feedback("call-a")
+    assert given.comment is not None
+    assert given.comment.endswith("rude to [redacted], [redacted] and [redacted]")
+
+
 @pytest.mark.parametrize("option", ["--model", "--base-url", "--api-key-env", "--budget"])
 def test_options_of_the_judge_need_one(store: Store, option: str) -> None:
     refused = CliRunner().invoke(tfgrpo, ["collect", option, "1.00"])

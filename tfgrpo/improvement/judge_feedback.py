@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
+from tfgrpo.domains.base import Context, Sampling, Trajectory, Verdict
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.learn.run_estimate import Calls, Conditions, RunEstimate, estimate_calls
@@ -17,7 +17,9 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import count_tokens
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
+from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.telemetry import record_feedback
+from tfgrpo.proxy.withheld_words import Finder, clean_feedback
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import open_session, options_of
 from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path
@@ -32,12 +34,14 @@ REASON = 500
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """Which calls are judged, and by what: the name of a domain that needs no ground truth, such as
-    `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most."""
+    `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most, and
+    `redact` are expressions of what leaves its reasons, beside those of `proxy.toml`."""
 
     domain: str
     which: CallFilter = field(default_factory=CallFilter)
     settings: dict[str, Any] = field(default_factory=dict)
     budget: str | None = None
+    redact: tuple[str, ...] = ()
 
     @property
     def author(self) -> str:
@@ -69,6 +73,7 @@ async def judge_calls(
 ) -> int:
     """Judges the calls that this judge has not, and returns how many got a score. Raises
     SettingsError for a domain that needs a ground truth, and TfgrpoError."""
+    withheld = withheld_beside(project.root, request.redact)
     given = {**request.settings, "domain": request.domain}
     domain = project.domain(request.domain)
     if domain.ground_truth:
@@ -103,7 +108,10 @@ async def judge_calls(
                 )
                 given = await judge(domain, context, Trajectory(one.answer))
                 if given.reward is not None:
-                    _record(traffic, request, domain, one.id, given)
+                    now, label = time.time_ns() // 1000, domain.name.partition(":")[0]
+                    why, author = given.reason, request.author
+                    feedback = Feedback(one.id, now, author, given.reward, label, why)
+                    _record(traffic, feedback, withheld)
                 return given
 
             try:
@@ -113,13 +121,12 @@ async def judge_calls(
     return sum(one.reward is not None for one in verdicts)
 
 
-def _record(
-    traffic: Traffic, request: JudgeRequest, domain: Domain, call: str, verdict: Verdict
-) -> None:
-    now, label = time.time_ns() // 1000, domain.name.partition(":")[0]
-    why = verdict.reason[:REASON] or None
-    feedback = Feedback(call, now, request.author, verdict.reward, label, why)
-    record_feedback(traffic, feedback, traffic.call(call))
+def _record(traffic: Traffic, given: Feedback, withheld: Finder) -> None:
+    """Puts a verdict on record. Its reason is cut when nothing is left in it that is withheld: of
+    a word cut in two, no expression finds a half."""
+    clean = clean_feedback(given, withheld)
+    short = clean._replace(comment=(clean.comment or "")[:REASON] or None)
+    record_feedback(traffic, short, traffic.call(given.call))
 
 
 def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:

@@ -107,7 +107,7 @@ def _expression(written: str) -> re.Pattern[str]:
     try:
         return re.compile(written)
     except (re.error, OverflowError, RecursionError) as error:
-        raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        raise SettingsError(f"redact: {written!r}: {error}", hint="a regular expression") from None
 
 
 def without_secrets(text: str, pattern: Finder) -> str:
