@@ -215,6 +215,33 @@ def test_cells_of_three_arms_end_in_a_table(tmp_path: Path, answers: dict[str, s
     assert "tfgrpo" in [element.text for element in figure.iter()]
 
 
+def test_arms_that_learn_nothing_show_what_a_person_could_and_a_lookup_asks_nobody(
+    tmp_path: Path, answers: dict[str, str]
+) -> None:
+    results, train, sealed = tmp_path / "results", bills.draw("train"), bills.draw("sealed")
+    with ScriptedEndpoint(partial(who_learns, answers)) as server:
+        end = ["--budget", "90", "--samples", "1", "--anyway", *endpoint_of(tmp_path, server)]
+        shown: dict[str, list[dict[str, str]]] = {}
+        for arm in ("rules", "unsearched", "trajectories", "nearest"):
+            assert "seed 0: best" in race(tmp_path, "cell", "bills", arm, *end)
+            shown[arm] = server.requests[-1]["messages"]
+        asked = len(server.requests)
+        assert "0.0 of 90" in race(tmp_path, "cell", "bills", "lookup", *end)
+        assert len(server.requests) == asked, "no model is needed"
+    assert all(f"- {rule}" in shown["rules"][0]["content"] for rule in bills.RULES)
+    first = [row["problem"] for row in train[:5]]
+    assert sorted(shown["unsearched"][at]["content"] for at in range(1, 11, 2)) == sorted(first)
+    text = shown["trajectories"][0]["content"]
+    assert all(problem in text for problem in first)
+    assert text.count("Right: ") + text.count("Wrong: ") == 5
+    *pairs, problem = [one["content"] for one in shown["nearest"] if one["role"] == "user"]
+    assert pairs == sorted(first, key=partial(racing.by_letters, problem))
+    given = json.loads((results / "bills.m.lookup-seed0.json").read_text())["best"]["rewards"]
+    for row in sealed[:5]:
+        alike = max(train[:5], key=lambda one: racing.by_letters(row["problem"], one["problem"]))
+        assert given[row["id"]] == [float(row["answer"] == alike["answer"])]
+
+
 def test_a_result_is_read_for_what_it_was_made_with_alone(
     tmp_path: Path, answers: dict[str, str]
 ) -> None:
@@ -339,6 +366,12 @@ def test_arms_are_paired_with_empty_by_problem_and_corrected_by_holm() -> None:
     assert ours.p == pytest.approx(2 / 2**8)
     assert ours.holm == pytest.approx(2 * 2 / 2**8)
     assert [cell["seed"] for cell in report.losing(lines["gepa"], 0.2)] == [1]
+    alone = report.lines_of([*found[:2], found[3], result("gepa", 1, none)])
+    wide, narrow = lines["gepa"].gain, {line.arm: line for line in alone}["gepa"].gain
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.high == 0, "two runs alike say that seeds make no difference"
+    assert wide.high > wide.mean + 12.7 * 0.1, "two runs of other means say little of other seeds"
     assert report.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
         {"a": 0.03, "c": 0.06, "b": 0.06}
     )

@@ -7,13 +7,11 @@ the numbers that two problems share, and judged as a model's answer would be.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
 
 from benchmarks.families.family import Family, Row
 from benchmarks.families.results import as_text, mean
+from benchmarks.learners.arms.racing import by_letters
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.registry import find
 
@@ -42,21 +40,6 @@ def rewarded(family: Family, row: Row, answer: object) -> float:
     if verdict is None or verdict.reward is None:
         raise ValueError(f"{family.name}: {family.domain} does not judge {answer!r} at once")
     return verdict.reward
-
-
-@cache
-def trigrams(text: str) -> Counter[str]:
-    """Returns how often each three characters stand together in a text."""
-    text = f"  {unicodedata.normalize('NFKC', text).casefold()} "
-    return Counter(text[at : at + 3] for at in range(len(text) - 2))
-
-
-def by_letters(one: str, other: str) -> float:
-    """Returns how alike two texts are: the cosine of their trigrams."""
-    a, b = trigrams(one), trigrams(other)
-    shared = sum(a[gram] * b[gram] for gram in a.keys() & b.keys())
-    norms = [sum(count * count for count in grams.values()) for grams in (a, b)]
-    return float(shared / (norms[0] * norms[1]) ** 0.5)
 
 
 def numbers(text: str) -> set[str]:

@@ -31,7 +31,12 @@ from benchmarks.machine import machine
 
 ARMS = Path(__file__).parent / "arms"
 NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "empty": ("run_empty.py", ()),
+    "empty": ("run_given.py", ()),
+    "rules": ("run_given.py", ()),
+    "unsearched": ("run_given.py", ()),
+    "trajectories": ("run_given.py", ()),
+    "nearest": ("run_given.py", ()),
+    "lookup": ("run_given.py", ()),
     "random": ("run_random.py", ()),
     "gepa": ("run_gepa.py", ("gepa==0.1.4",)),
     "mipro": ("run_mipro.py", ("dspy[optuna]==3.4.1",)),
@@ -41,8 +46,8 @@ NEEDED: dict[str, tuple[str, tuple[str, ...]]] = {
     "tfgrpo": ("run_tfgrpo.py", ()),
 }
 """Each arm's script, and what its own environment has. Without any it runs in this one."""
-OWN = ("benchmarks/learners/*.py",)
-"""The code of the race."""
+OWN = ("benchmarks/learners/*.py", "benchmarks/learners/arms/racing.py")
+"""The code that all cells share."""
 LOG_TAIL = 2000
 
 
@@ -85,9 +90,10 @@ class Setting:
 
     def cell_choices(self, task: Task, arm: str, seed: int) -> dict[str, Any]:
         """Returns what decides the result of a cell."""
-        is_ours = NEEDED[arm][0] == "run_tfgrpo.py"
+        script = NEEDED[arm][0]
+        product = PRODUCT if script == "run_tfgrpo.py" else ()
         return {
-            **self.choices(task, (*OWN, *PRODUCT) if is_ours else OWN),
+            **self.choices(task, (*OWN, f"benchmarks/learners/arms/{script}", *product)),
             "arm": arm,
             "seed": seed,
             "budget": self.budget,
@@ -147,6 +153,7 @@ def job_of(setting: Setting, task: Task, meter: Meter, name: str, seed: int) -> 
         max_tokens=setting.max_tokens,
         concurrency=setting.concurrency,
         local=setting.local,
+        rules=task.rules,
     )
 
 
@@ -291,10 +298,9 @@ def headroom(setting: Setting, task: Task) -> dict[str, Any]:
         job.folder.mkdir(parents=True, exist_ok=True)
         seed = racing.prompt_of(task.seed_text)
         examples = racing.right_examples(job, seed, task.train[:: max(1, len(task.train) // 6)][:6])
-        rules = "\n".join(f"- {rule}" for rule in task.rules)
         prompts = {
             "empty": seed,
-            "rules": racing.prompt_of(f"{task.seed_text}\n\n{rules}"),
+            "rules": racing.with_rules(task.seed_text, task.rules),
             "examples": racing.with_examples(task.seed_text, examples),
         }
         means = {

@@ -2,13 +2,14 @@
 
 Every mean is over the sealed problems, every test is paired by problem: of each arm and problem
 the mean over its seeds and samples is compared with the empty library's, signs are flipped by
-problem, and Holm's correction is made over the arms of a task. Intervals are over problems: they
-do not cover the spread between seeds, which the list of runs shows.
+problem, and Holm's correction is made over the arms of a task. Intervals are over problems and, of
+an arm with several seeds, over those too; the tests are for these runs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import hypot
 from statistics import fmean
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
@@ -65,13 +66,24 @@ def lines_of(cells: Sequence[Cell], which: str = "best") -> list[Line]:
         Line(
             arm,
             runs,
-            interval(gains[arm]) if arm in gains else None,
+            over_seeds(gains[arm], [run[which]["mean"] for run in runs]) if arm in gains else None,
             p.get(arm),
             corrected.get(arm),
         )
         for arm, runs in by_arm.items()
         if runs
     ]
+
+
+def over_seeds(gains: Sequence[float], means: Sequence[float]) -> Estimate:
+    """Returns the mean of an arm's gains, one for each problem, with an interval that adds the
+    spread over problems and that of its runs' means over seeds, each as variances of a mean. The
+    noise of single attempts is in both, so it is rather too wide."""
+    one = interval(gains)
+    if len(means) < 2:
+        return one
+    half = hypot(one.high - one.mean, interval(means).high - fmean(means))
+    return one._replace(low=one.mean - half, high=one.mean + half)
 
 
 def losing(line: Line, empty: float, which: str = "best") -> list[Cell]:

@@ -1,7 +1,6 @@
 """What every arm of the race shares: its job, asking, judging, and leaving what it learned.
 
 It is run by the Python of each learner's own environment, so it needs the standard library alone.
-A prompt is a list of messages in which PROBLEM stands for the problem.
 """
 
 from __future__ import annotations
@@ -12,18 +11,25 @@ import os
 import re
 import sys
 import time
+import unicodedata
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 PROBLEM = "{{problem}}"
 TRIES = 5
 Row = dict[str, Any]
-Prompt = list[dict[str, str]]
+Messages = list[dict[str, str]]
+Prompt = Messages | dict[str, Any]
+"""Messages in which PROBLEM stands for the problem; or a `pool` of problems with answers, of which
+the `count` that are most like a problem are examples before it, after a `text`. A pool without a
+text gives the answer to the problem most like it, and no model is asked."""
 
 
 class BudgetSpent(Exception):
@@ -48,6 +54,7 @@ class Job:
     max_tokens: int
     concurrency: int
     local: bool = False
+    rules: Sequence[str] = ()
 
     @property
     def spent(self) -> float:
@@ -109,12 +116,17 @@ def ask(job: Job, messages: Sequence[dict[str, str]], **wanted: Any) -> Answer:
     raise AssertionError
 
 
-def prompt_of(text: str) -> Prompt:
+def prompt_of(text: str) -> Messages:
     """Returns the prompt with a system text."""
     return [{"role": "system", "content": text}, {"role": "user", "content": PROBLEM}]
 
 
-def with_examples(text: str, examples: Sequence[tuple[str, str]]) -> Prompt:
+def with_rules(text: str, rules: Sequence[str]) -> Messages:
+    """Returns the prompt with a system text, and rules below it."""
+    return prompt_of("\n".join((text, "", *(f"- {rule}" for rule in rules))))
+
+
+def with_examples(text: str, examples: Sequence[tuple[str, str]]) -> Messages:
     """Returns the prompt with a system text, and problems with right answers before the problem."""
     prompt = prompt_of(text)
     turns = [
@@ -125,8 +137,31 @@ def with_examples(text: str, examples: Sequence[tuple[str, str]]) -> Prompt:
     return [prompt[0], *turns, prompt[1]]
 
 
-def rendered(prompt: Prompt, problem: str) -> list[dict[str, str]]:
+@cache
+def trigrams(text: str) -> Counter[str]:
+    """Returns how often each three characters stand together in a text."""
+    text = f"  {unicodedata.normalize('NFKC', text).casefold()} "
+    return Counter(text[at : at + 3] for at in range(len(text) - 2))
+
+
+def by_letters(one: str, other: str) -> float:
+    """Returns how alike two texts are: the cosine of their trigrams."""
+    a, b = trigrams(one), trigrams(other)
+    shared = sum(a[gram] * b[gram] for gram in a.keys() & b.keys())
+    norms = [sum(count * count for count in grams.values()) for grams in (a, b)]
+    return float(shared / (norms[0] * norms[1]) ** 0.5)
+
+
+def nearest(prompt: dict[str, Any], problem: str) -> list[tuple[str, str]]:
+    """Returns the pairs of a prompt's pool that are most like a problem, the most alike last."""
+    return sorted(prompt["pool"], key=lambda pair: by_letters(problem, pair[0]))
+
+
+def rendered(prompt: Prompt, problem: str) -> Messages:
     """Returns the messages that ask for one problem."""
+    if isinstance(prompt, dict):
+        some = nearest(prompt, problem)[-prompt["count"] :]
+        prompt = with_examples(prompt["text"], some)
     return [
         {**message, "content": message["content"].replace(PROBLEM, problem)} for message in prompt
     ]
@@ -144,9 +179,14 @@ class Attempt(NamedTuple):
 def attempt_all(job: Job, prompt: Prompt, rows: Sequence[Row], salt: object) -> list[Attempt]:
     """Returns an attempt at each problem; `salt` tells repeated ones apart. Raises BudgetSpent."""
 
-    def attempt(row: Row) -> Attempt:
+    def answered(row: Row) -> Answer:
+        if isinstance(prompt, dict) and "text" not in prompt:
+            return Answer(nearest(prompt, row["problem"])[-1][1], 0)
         seed = seeded(job.seed, salt, row["id"])
-        answer = ask(job, rendered(prompt, row["problem"]), seed=seed)
+        return ask(job, rendered(prompt, row["problem"]), seed=seed)
+
+    def attempt(row: Row) -> Attempt:
+        answer = answered(row)
         right = is_right(job.kind, row["answer"], answer.text)
         return Attempt(row, answer.text, float(right), answer.prompt_tokens)
 
