@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         AttemptTail,
         Call,
         DaySpent,
-        EndpointSpent,
         Evaluation,
         RewardRow,
         RolloutRow,
@@ -350,17 +349,14 @@ class Records(Protocol):
         """A run's (one step's) calls and tokens by kind, in the order of first calls."""
 
     def spent(self, run: int | None) -> list[Spent]:
-        """Calls and tokens by run, step, kind and model, in the order of first calls. The kind is
-        the stage; for a call of no step it is `evaluation`."""
+        """Calls and tokens by run, step, kind, model and endpoint, in the order of first calls. The
+        kind is the stage; for a call of no step it is `evaluation`."""
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
         """What `spent` does by day as well, in UTC, in the order of first calls."""
 
     def spent_since(self, run: int, after: int) -> SpentTail:
         """What `spent` gives, of a run's calls after a place in the journal."""
-
-    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
-        """What `spent` gives by the `endpoint` of answers that have one."""
 
     def estimated(self, run: int | None) -> int:
         """How many calls have an answer whose `estimated` is true."""

@@ -14,7 +14,6 @@ from tfgrpo.store.activity.runs import (
     AttemptTail,
     Call,
     DaySpent,
-    EndpointSpent,
     Evaluation,
     RewardRow,
     RolloutRow,
@@ -146,15 +145,6 @@ class MemoryRecords:
         here = [(number, call) for number, call in listed if call.run == run]
         last = max([after, *(number for number, _ in here)])
         return SpentTail(last, _spent([call for _, call in here]))
-
-    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
-        calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
-        calls = [c for c in calls if isinstance(c.answer.get("endpoint"), str)]
-        return [
-            EndpointSpent(name, one)
-            for name in dict.fromkeys(call.answer["endpoint"] for call in calls)
-            for one in _spent([call for call in calls if call.answer["endpoint"] == name])
-        ]
 
     def estimated(self, run: int | None) -> int:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
@@ -301,12 +291,14 @@ def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, l
 
 
 def _spent(calls: list[Call]) -> list[Spent]:
-    def key(call: Call) -> tuple[int | None, int | None, str, str]:
-        return call.run, call.step, _kind(call), call.model
+    def key(call: Call) -> tuple[int | None, int | None, str, str, str | None]:
+        name = call.answer.get("endpoint")
+        at = name if isinstance(name, str) else None
+        return call.run, call.step, _kind(call), call.model, at
 
     return [
-        Spent(*of, sum(c.attempts - 1 for c in made), _usage(made))
-        for of, made in _grouped(calls, key)
+        Spent(*of, sum(c.attempts - 1 for c in made), _usage(made), at)
+        for (*of, at), made in _grouped(calls, key)
     ]
 
 

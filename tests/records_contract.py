@@ -279,11 +279,11 @@ class RecordsContract:
         assert usage(one, 7) == usage(99, None) == {}
         once = (1, 10, 3, 5, 1, 0.5)
         assert spent(one) == [
-            (one, 0, "rollout", "m", 2, (2, 20, 6, 12, 2, 0.75)),
-            (one, 1, "controller", "m", 0, once),
-            (one, None, "evaluation", "m", 1, once),
+            (one, 0, "rollout", "m", 2, (2, 20, 6, 12, 2, 0.75), None),
+            (one, 1, "controller", "m", 0, once, None),
+            (one, None, "evaluation", "m", 1, once, None),
         ]
-        others = [(two, 0, "rollout", "n", 1, once), (None, 0, "rollout", "m", 1, once)]
+        others = [(of, 0, "rollout", m, 1, once, None) for of, m in ((two, "n"), (None, "m"))]
         assert spent(None) == [*spent(one), *others]
 
     def test_days_are_added_up_apart(self, port: Port) -> None:
@@ -331,13 +331,17 @@ class RecordsContract:
         ]
         write(port, [call(str(n), one, answer=answer) for n, answer in enumerate(answers)])
         write(port, [call("other", answer={"content": "", "endpoint": "http://a/v1"})])
-        found = records.spent_by_endpoint(one)
-        assert [(s.endpoint, s.spent.usage.calls) for s in found] == [
-            ("http://a/v1", 2),
-            ("http://b/v1", 1),
-        ]
-        assert found[0].spent.usage.cached_tokens == 6
-        assert sum(s.spent.usage.calls for s in records.spent_by_endpoint(None)) == 4
+        for spent in (
+            records.spent(one),
+            [of_day for _, of_day in records.spent_by_day(one)],
+            records.spent_since(one, 0).spent,
+        ):
+            assert [(s.endpoint, s.usage.calls, s.usage.cached_tokens) for s in spent] == [
+                ("http://a/v1", 2, 6),
+                (None, 1, 3),
+                ("http://b/v1", 1, 3),
+            ]
+        assert sum(s.usage.calls for s in records.spent(None) if s.endpoint) == 4
 
     def test_many_calls_are_read_by_their_keys_at_once(self, port: Port) -> None:
         record(port, 0, [])

@@ -120,6 +120,8 @@ def test_more_samples_need_fewer_problems_and_nothing_shows_a_difference_of_zero
     assert len(set(needed)) > 4
     assert Power(0.03, 0.1, 0.45).problems(8) == problems_for(0.03, spread_of(0.1, 0.45, 8))
     assert Power(0.0, 0.1, 0.45).table() == []
+    assert Power(3e-17, 0.1, 0.45).table() == [], "it is what rounding left"
+    assert Power(0.5, 0.0, 0.1).problems(2) == 6, "the permutation test needs as many"
 
 
 def test_power_from_numbers_needs_all_three(cli: Cli, folder: Path) -> None:

@@ -27,6 +27,7 @@ from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.function import Verify
 from tfgrpo.domains.registry import find
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.scores import LibraryScores, Scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, difference, evaluate, figures, rewards
 from tfgrpo.evaluation.statistics import conditions_words
 from tfgrpo.model.endpoint import Endpoint, EndpointError
@@ -241,6 +242,27 @@ def test_samples_that_could_not_be_judged_count_for_nothing(bench: Bench) -> Non
     assert 0.0 < low < 1.0
     assert found.summary["problems"] == 5
     assert "p1" not in rewards(scores)
+
+
+@pytest.mark.parametrize("unjudged", [0, 1])
+def test_a_table_has_a_figure_that_one_library_lacks_for_the_other(
+    bench: Bench, unjudged: int
+) -> None:
+    config = {"samples": 4, "temperature": 0.3, "max_tokens": 9, "seed": 0, "model": "m"}
+    scores = [Score(f"p{i}", sample, None, 1.0, "a") for i in range(6) for sample in range(4)]
+    less = [scores[0]._replace(reward=None), *scores[1:]]
+    with Store.open(bench.path) as store:
+        libraries = []
+        for version in (store.head.version, store.version(0)):
+            given = less if len(libraries) == unjudged else scores
+            sums = figures(given)
+            one = store.runs.put_evaluation(version.number, "x", "k", config, sums, given)
+            libraries.append(LibraryScores(version, one, tuple(given)))
+        first, other = (one.evaluation for one in libraries)
+        beside = (difference(store, other, first),)
+        found = Scores("x", "m", 0.3, tuple(libraries), beside).view()
+    assert list(found.header) == ["library", "mean@4", "pass@2", "pass@4", "maj@4"]
+    assert [row[3] for row in found.rows] == ["–", "1.000"][:: 1 - 2 * unjudged]
 
 
 def test_an_evaluation_without_a_single_verdict_is_an_error_and_not_kept(bench: Bench) -> None:

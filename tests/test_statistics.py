@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.evaluation.statistics import (
+    ChangeEstimate,
     differences,
     interval,
     maj_at_k,
@@ -260,6 +261,8 @@ def test_no_bound_of_a_difference_is_beyond_what_rewards_can_be() -> None:
     assert paired(b, a).estimate.recorded[1] == -1.0
     assert paired({"x": [0.0]}, {"x": [1.0]}).words == "+1.000", "of one problem there are none"
     assert Effect(0.9, 0.5, 0.9, 0.9, 3, 3).interval[1] == 1.0
+    change = interval([-2.0, -1.0])
+    assert ChangeEstimate(*change).bounds == (-2.0, 2.0), "of what two libraries add"
 
 
 def test_a_difference_says_how_many_problems_would_show_it() -> None:
@@ -269,7 +272,25 @@ def test_a_difference_says_how_many_problems_would_show_it() -> None:
     assert found.verdict == "inconclusive"
     assert found.p == 0.5  # two differ: both signs alike in half of the four ways
     assert found.problems_needed == problems_for(1 / 6, stdev(differences(a, b)))
-    assert paired(a, a) == (interval([0.0] * 6), "inconclusive", 1.0, None)
+    assert paired(a, a) == (interval([0.0] * 6), "inconclusive", (0.5, 0.5), 1.0, None)
+
+
+def test_a_difference_has_the_means_of_the_problems_that_it_is_about() -> None:
+    easy, hard = {f"e{n}": [1.0] for n in range(8)}, {f"h{n}": [0.0] for n in range(8)}
+    less = {f"e{n}": [0.75] for n in range(8)}  # nobody could judge the hard ones
+    assert paired(easy | hard, less).means == (1.0, 0.75)
+    assert paired(less, easy | hard).means == (0.75, 1.0)
+
+
+@pytest.mark.parametrize("difference", [0.01, 0.1, 0.4])
+def test_no_fewer_problems_would_do(difference: float) -> None:
+    def is_enough(n: int, ratio: float) -> bool:
+        return ((t_quantile(0.975, n - 1) + t_quantile(0.8, n - 1)) * ratio) ** 2 <= n
+
+    for spread in (difference * ratio / 20 for ratio in range(1, 400)):
+        n = problems_for(difference, spread)
+        assert is_enough(n, spread / difference)
+        assert n == 2 or not is_enough(n - 1, spread / difference)
 
 
 def test_equal_gains_on_few_problems_need_the_six_that_a_permutation_test_needs() -> None:

@@ -22,7 +22,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.endpoint import Endpoint
-from tfgrpo.model.fleet import ListedEndpoint
+from tfgrpo.model.fleet import FleetEndpoint, ListedEndpoint
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import Run
@@ -76,15 +76,19 @@ class Session:
             for model, sent in self.store.runs.sent(run):
                 if model == endpoint.model:
                     endpoint.adaptation.restore(sent)
+        price, fleet = getattr(self.prices, role), getattr(self.endpoints, f"{role}_fleet")
+        policy = self.endpoints.policy
+        if not fleet and endpoint.model == policy.model and endpoint.base_url != policy.base_url:
+            fleet = (FleetEndpoint(endpoint, price=price),)  # its answers say what they cost
         conditions = CallConditions(
             scope,
             run=run,
             **asdict(self.endpoints.limits),
-            price=getattr(self.prices, role),
+            price=price,
             meter=self.meter,
             budget=self.budget,
             shared=self.shared,
-            fleet=getattr(self.endpoints, f"{role}_fleet"),
+            fleet=fleet,
         )
         return Calls(endpoint, self.journal, self.store.runs, conditions)
 

@@ -196,7 +196,8 @@ class Usage(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Calls of one kind, added up. `step` is None for an evaluation, `run` for one of its own."""
+    """Calls of one kind, added up. `step` is None for an evaluation, `run` for one of its own,
+    `endpoint` where answers do not say which of several gave them."""
 
     run: int | None
     step: int | None
@@ -204,19 +205,13 @@ class Spent(NamedTuple):
     model: str
     retries: int
     usage: Usage
+    endpoint: str | None = None
 
 
 class DaySpent(NamedTuple):
     """Calls of one kind on one day, which counts from 1970 in UTC."""
 
     day: int
-    spent: Spent
-
-
-class EndpointSpent(NamedTuple):
-    """Calls of one kind that one of several endpoints has answered."""
-
-    endpoint: str
     spent: Spent
 
 
@@ -507,8 +502,9 @@ class Runs:
         return self._records.calls(self._known_id(run), stage, step)
 
     def spent(self, run: Run | None = None) -> list[Spent]:
-        """The sums of the calls of a run, or of the store, by run, step, stage and model, in the
-        order of first calls. Evaluations are a stage of their own."""
+        """The sums of the calls of a run, or of the store, by run, step, stage, model and the one
+        of several endpoints that answered, in the order of first calls. Evaluations are a stage
+        of their own."""
         return self._records.spent(self._id_or_none(run))
 
     def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
@@ -518,10 +514,6 @@ class Runs:
     def spent_since(self, run: Run, after: int = 0) -> SpentTail:
         """The sums of a run's calls after a place in the journal."""
         return self._records.spent_since(self._known_id(run), after)
-
-    def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
-        """The sums of the calls that several endpoints have answered, by endpoint."""
-        return self._records.spent_by_endpoint(self._id_or_none(run))
 
     def estimated(self, run: Run | None = None) -> int:
         """How many of these calls have tokens that were counted here, for the server told none."""

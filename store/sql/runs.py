@@ -12,7 +12,6 @@ from tfgrpo.store.activity.runs import (
     AttemptTail,
     Call,
     DaySpent,
-    EndpointSpent,
     Evaluation,
     RewardRow,
     RolloutRow,
@@ -226,36 +225,38 @@ class SqlRecords(ABC):
 
     def spent(self, run: int | None) -> list[Spent]:
         where, values = _where(run=run)
-        return [spent for _, spent in self._spent("0", f"@.journal {where}", "", values)]
+        return [spent for _, spent in self._spent("0", where, "", values)]
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
         where, values = _where(run=run)
-        sums = self._spent(f"time / {DAY}", f"@.journal {where}", "first, ", values)
+        sums = self._spent(f"time / {DAY}", where, "first, ", values)
         return [DaySpent(day, spent) for day, spent in sums]
 
     def spent_since(self, run: int, after: int) -> SpentTail:
         since = self.since("journal", run, after)
         values = (*since.of_place, *since.values)
-        sums = self._spent(f"max({since.place})", f"@.journal where {since.where}", "", values)
+        sums = self._spent(f"max({since.place})", f"where {since.where}", "", values)
         return SpentTail(_last(sums, after), [spent for _, spent in sums])
 
-    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
-        where, values = _where(run=run)
-        answers, condition, endpoint = self._answers(where, "endpoint", "string")
-        sums = self._spent(endpoint, f"{answers} where {condition}", "first, ", values)
-        return [EndpointSpent(endpoint, spent) for endpoint, spent in sums]
-
     def _spent(
-        self, first: str, calls: str, by: str, values: Sequence[object]
+        self, first: str, where: str, by: str, values: Sequence[object]
     ) -> list[tuple[Any, Spent]]:
-        """Something of calls, and their sums: by run, step, kind and model, and `by` more."""
+        """Something of calls, and their sums: by run, step, kind, model and endpoint, and `by`
+        more."""
+        answers, has_one, name = self._answers(where, "endpoint", "string")
+        may_have = f"{self._port.dialect.find}(said, '\"endpoint\":') > 0"  # reads no JSON
         rows = self._port.rows(
             f"select {first} as first, run, step, {KIND} kind, model,"
-            f" cast(sum(attempts - 1) as bigint), count(*), {SUMS} from {calls}"
-            f" group by {by}run, step, kind, model order by min(id)",
+            f" cast(sum(attempts - 1) as bigint), count(*), {SUMS},"
+            f" case when {may_have} and {has_one} then {name} end endpoint from {answers}"
+            f" group by {by}run, step, kind, model, endpoint order by min(id)",
             values,
         )
-        return [(row[0], Spent._make((*row[1:6], Usage._make(row[6:])))) for row in rows]
+        return [
+            (first, Spent._make((*kind, Usage._make(sums[:-1]), sums[-1])))
+            for first, *rest in rows
+            for kind, sums in [(rest[:5], rest[5:])]
+        ]
 
     def estimated(self, run: int | None) -> int:
         where, values = _where(run=run)

@@ -3,8 +3,8 @@ which has every answered call. Models without a known price are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import reduce
 from typing import Any, TypeVar
@@ -54,7 +54,8 @@ EPOCH = date(1970, 1, 1)
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The calls of one stage, model and step of a run (None: an evaluation). `retries` are tries
-    before the answered ones, `dollars` is None where the price is unknown."""
+    before the answered ones, `dollars` is None where the price is unknown, and `endpoint` where
+    nothing says which of several answered."""
 
     run: str | None
     step: int | None
@@ -63,6 +64,7 @@ class Cost:
     retries: int
     usage: Usage
     dollars: float | None
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,42 +108,7 @@ def costs(
     """What a run, or everything in the store, has cost, in the order of the calls, with [prices] as
     `overrides` and the address of models that no run names. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
-    by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
-    runs = [run] if run is not None else store.runs.all()
-    if not any(one.config["models"].get("endpoints") for one in runs):
-        return by_kind
-    elsewhere: dict[tuple[Hashable, ...], list[Cost]] = {}
-    for _, one in endpoint_costs(store, overrides, run):
-        elsewhere.setdefault(_kind(one), []).append(one)
-    return [_as_answered(one, elsewhere.get(_kind(one), ()), pricing) for one in by_kind]
-
-
-def endpoint_costs(
-    store: Store, overrides: Mapping[str, Any], run: Run | None = None
-) -> list[tuple[str, Cost]]:
-    """The costs that each of several endpoints answered. Reads every answer. Raises
-    PriceInvalid."""
-    pricing = Pricing(store, overrides)
-    by_kind = store.runs.spent_by_endpoint(run)
-    return [(one.endpoint, pricing.cost(one.spent, one.endpoint)) for one in by_kind]
-
-
-def _kind(cost: Cost) -> tuple[Hashable, ...]:
-    return cost.run, cost.step, cost.stage, cost.model
-
-
-def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
-    if not parts:
-        return cost
-    dollars = [part.dollars for part in parts]
-    rest = Usage._make(
-        whole - sum(of_part)
-        for whole, *of_part in zip(cost.usage, *(part.usage for part in parts), strict=True)
-    )
-    if rest.calls:
-        dollars.append(pricing.dollars(cost.model, cost.run, rest))
-    known = [amount for amount in dollars if amount is not None]
-    return replace(cost, dollars=sum(known) if len(known) == len(dollars) else None)
+    return [pricing.cost(spent) for spent in store.runs.spent(run)]
 
 
 class Pricing:
@@ -157,18 +124,16 @@ class Pricing:
         self._overrides, self._base_url = overrides, base_url
         self._by_model: dict[tuple[str, str | None], Price | None] = {}
 
-    def cost(self, spent: Spent, address: str | None = None) -> Cost:
-        """What calls of one kind have cost, at that address if it is named. Raises PriceInvalid."""
+    def cost(self, spent: Spent) -> Cost:
+        """What calls of one kind have cost, at the endpoint that answered. Raises PriceInvalid."""
         of = self._runs[spent.run] if spent.run is not None else None
-        per = self._price(spent.model, of) if address is None else self._at(spent.model, address)
-        name, usage = of.name if of else None, spent.usage
-        dollars = _dollars(per, usage)
-        return Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
-
-    def dollars(self, model: str, run: str | None, usage: Usage) -> float | None:
-        """What a model's calls in a run have cost where nothing says who answered."""
-        of = next((one for one in self._runs.values() if one.name == run), None)
-        return _dollars(self._price(model, of), usage)
+        at = spent.endpoint
+        per = self._price(spent.model, of) if at is None else self._at(spent.model, at)
+        usage, dollars = spent.usage, None
+        if per is not None:
+            dollars = per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        name, kind = of.name if of else None, (spent.step, spent.stage, spent.model)
+        return Cost(name, *kind, spent.retries, usage, dollars, at)
 
     def _price(self, model: str, of: Run | None) -> Price | None:
         address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
@@ -178,12 +143,6 @@ class Pricing:
         if (model, address) not in self._by_model:
             self._by_model[model, address] = prices.find(model, address, self._overrides)
         return self._by_model[model, address]
-
-
-def _dollars(per: Price | None, usage: Usage) -> float | None:
-    if per is None:
-        return None
-    return per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
 
 
 def addresses(run: Run) -> dict[str, str | None]:
@@ -274,10 +233,8 @@ def cost_report(
     """What a run has cost, or everything in the store. `prices` is the settings file's [prices],
     `base_url` the address of models that no run names. Raises PriceInvalid."""
     calls = tuple(costs(store, prices, run, base_url))
-    answered: dict[str, list[Cost]] = {}
-    for endpoint, cost in endpoint_costs(store, prices, run):
-        answered.setdefault(endpoint, []).append(cost)
-    sums = {endpoint: total(answered[endpoint]) for endpoint in sorted(answered)}
+    answered = group_by((one for one in calls if one.endpoint), lambda one: one.endpoint or "")
+    sums = {endpoint: answered[endpoint] for endpoint in sorted(answered)}
     return CostReport(run, calls, store.runs.estimated(run), sums)
 
 
@@ -306,6 +263,7 @@ def _object(one: Cost) -> dict[str, Any]:
         **one.usage._asdict(),
         "retries": one.retries,
         "dollars": one.dollars,
+        "endpoint": one.endpoint,
     }
 
 

@@ -127,8 +127,6 @@ class Comparison(Viewed):
     version: Version
     dataset: str
     conditions: Json
-    control_mean: float
-    mean: float
     difference: Difference
     pairs: ProblemPairs
     control_unscored: int = 0
@@ -138,6 +136,16 @@ class Comparison(Viewed):
     def model(self) -> str:
         """The model that attempted the problems."""
         return str(self.conditions["model"])
+
+    @property
+    def control_mean(self) -> float:
+        """The control's mean reward over the problems that both have a verdict of."""
+        return self.difference.means[0]
+
+    @property
+    def mean(self) -> float:
+        """The version's mean reward over the same problems."""
+        return self.difference.means[1]
 
     @property
     def verdict(self) -> str:
@@ -204,7 +212,7 @@ class Power:
     def problems(self, samples: int) -> int | None:
         """How many problems decide it at so many samples of each; None for a difference of 0."""
         spread = statistics.spread_of(self.between, self.within, samples)
-        return statistics.problems_for(self.difference, spread) if self.difference else None
+        return statistics.problems_needed(self.difference, spread)
 
     def table(self, samples: Iterable[int] = SAMPLES) -> list[tuple[int, int]]:
         """(samples, problems) that decide it; empty for a difference of 0."""
@@ -224,8 +232,6 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
             store.version(evaluation.version),
             evaluation.dataset,
             evaluation.config,
-            statistics.mean_at_k(base).mean,
-            statistics.mean_at_k(scored).mean,
             statistics.paired(base, scored),
             pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}")),
             *(int(one.summary.get("unscored", 0)) for one in (control, evaluation)),

@@ -80,7 +80,8 @@ class Scores(Viewed):
     def view(self) -> View:
         summary = self.libraries[0].evaluation.summary
         samples = summary["samples"]
-        ks = [k for k in sorted(summary["pass"], key=int) if k != "1"]
+        ks = sorted({k for one in self.libraries for k in one.evaluation.summary["pass"]}, key=int)
+        ks = [k for k in ks if k != "1"]
         header = ["library", f"mean@{samples}", *(f"pass@{k}" for k in ks), f"maj@{samples}"]
         rows = [list(_cells(one, ks)) for one in self.libraries]
         title = (
@@ -157,7 +158,7 @@ def _cells(one: LibraryScores, ks: Sequence[str]) -> Iterator[str]:
     yield library_name(one.version)
     mean, low, high = summary["mean"]
     yield f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
-    yield from (f"{summary['pass'][k][0]:.3f}" for k in ks)
+    yield from (f"{summary['pass'][k][0]:.3f}" if k in summary["pass"] else "–" for k in ks)
     yield "–" if summary["maj"] is None else f"{summary['maj'][0]:.3f}"
 
 

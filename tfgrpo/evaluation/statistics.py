@@ -23,7 +23,8 @@ Rewards = Mapping[str, Sequence[float]]
 
 
 class Estimate(NamedTuple):
-    """A mean over problems with its confidence interval (95 % unless asked otherwise)."""
+    """A mean over problems with its confidence interval (95 % unless asked otherwise), of rewards
+    or of differences of two: neither can be beyond 1."""
 
     mean: float
     low: float
@@ -32,11 +33,14 @@ class Estimate(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The interval as it is shown: no mean of rewards, and no difference of two, is beyond 1.
-        Infinite bounds stay."""
+        """The interval as it is shown: no further than what is possible. Infinite bounds stay."""
         if math.isinf(self.low):
             return self.low, self.high
-        return max(self.low, min(self.mean, -1.0)), min(self.high, max(self.mean, 1.0))
+        most = max(self._most(), abs(self.mean))
+        return max(self.low, -most), min(self.high, most)
+
+    def _most(self) -> float:
+        return 1.0
 
     @property
     def recorded(self) -> tuple[float, float | None, float | None]:
@@ -46,6 +50,15 @@ class Estimate(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+class ChangeEstimate(Estimate):
+    """A mean of differences of two differences, which can be as far as 2 from 0."""
+
+    __slots__ = ()
+
+    def _most(self) -> float:
+        return 2.0
 
 
 def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
@@ -115,11 +128,13 @@ def _majority(given: Sequence[tuple[str | None, float]]) -> float:
 
 
 class Difference(NamedTuple):
-    """How much better `b` is than `a`, paired by problem, with the permutation test's `p`.
-    `problems_needed` would show it 80 % of the time; None where no number would."""
+    """How much better `b` is than `a`, paired by problem, with the permutation test's `p`, and the
+    `means` of both over the problems that they share. `problems_needed` would show it 80 % of the
+    time; None where no number would."""
 
     estimate: Estimate
     verdict: str
+    means: tuple[float, float]
     p: float = 1.0
     problems_needed: int | None = None
 
@@ -148,10 +163,8 @@ def paired(a: Rewards, b: Rewards) -> Difference:
     elif p < SIGNIFICANT and estimate.high < -NOISE:
         verdict = "worse"
     spread = stdev(values) if len(values) > 1 else 0.0
-    needed = None
-    if abs(estimate.mean) > NOISE:  # however small the spread, fewer cannot pass the permutations
-        needed = max(FEWEST, problems_for(estimate.mean, spread))
-    return Difference(estimate, verdict, p, needed)
+    before, after = (fmean(fmean(one[p]) for p in a if p in b) for one in (a, b))
+    return Difference(estimate, verdict, (before, after), p, problems_needed(estimate.mean, spread))
 
 
 def differences(a: Rewards, b: Rewards) -> list[float]:
@@ -185,18 +198,30 @@ def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) 
     return (extreme + 1) / (draws + 1)
 
 
+def problems_needed(difference: float, spread: float) -> int | None:
+    """How many problems would show a difference, as `problems_for` says: at least as many as the
+    permutation test needs, and None for none that is more than rounding."""
+    if abs(difference) <= NOISE:
+        return None
+    return max(FEWEST, problems_for(difference, spread))
+
+
 def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int:
     """How many problems show a mean difference at 95 % with the given power, for its standard
     deviation `spread` over problems. Raises ValueError for a difference of 0."""
     if not difference:
         raise ValueError("no number of problems shows a difference of 0")
     ratio = spread / abs(difference)
+
+    def needed(n: int) -> int:
+        return math.ceil(((t_quantile(0.975, n - 1) + t_quantile(power, n - 1)) * ratio) ** 2)
+
     n = 2
-    while True:
-        needed = math.ceil(((t_quantile(0.975, n - 1) + t_quantile(power, n - 1)) * ratio) ** 2)
-        if needed <= n:
-            return n
-        n = max(n + 1, min(needed, n * 2))
+    while (more := needed(n)) > n:
+        n = max(n + 1, min(more, n * 2))
+    while n > 2 and needed(n - 1) < n:
+        n -= 1
+    return n
 
 
 def spread_of(between: float, within: float, samples: int) -> float:

@@ -99,11 +99,12 @@ class Effect(NamedTuple):
 
 
 def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
-    """How rewards differ, paired by problem. Raises ValueError where they share none."""
+    """How rewards differ at the problems that both have. Raises ValueError where they have none."""
     difference = statistics.paired(before, after)
+    one, other = difference.means
     return Effect(
-        round(statistics.mean_at_k(before).mean, 6),
-        round(statistics.mean_at_k(after).mean, 6),
+        round(one, 6),
+        round(other, 6),
         *difference.estimate.recorded,
         round(difference.p, 6),
         difference.verdict,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -105,12 +105,20 @@ class Standings:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side: the model, mean rewards of the library and of the empty one, and what it adds."""
+    """One side: the model, and what the library adds to the empty one."""
 
     model: str
-    mean: float
-    empty: float
     adds: Difference
+
+    @property
+    def empty(self) -> float:
+        """The empty library's mean reward."""
+        return self.adds.means[0]
+
+    @property
+    def mean(self) -> float:
+        """The library's, over the same problems."""
+        return self.adds.means[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +283,7 @@ async def _measured(
 
 def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
     full, empty = (_rewards(store, version, task) for version in versions)
-    return Side(
-        task.settings.models.model,
-        statistics.mean_at_k(full).mean,
-        statistics.mean_at_k(empty).mean,
-        statistics.paired(empty, full),
-    )
+    return Side(task.settings.models.model, statistics.paired(empty, full))
 
 
 def _rewards(store: Store, version: Version, task: EvalTask) -> dict[str, list[float]]:
@@ -295,7 +298,8 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
         full, empty = (_rewards(store, version, task) for version in versions)
         both = [problem for problem in empty if problem in full]
         added.append({one: [fmean(full[one]) - fmean(empty[one])] for one in both})
-    return statistics.paired(*added)
+    change = statistics.paired(*added)
+    return change._replace(estimate=statistics.ChangeEstimate(*change.estimate))
 
 
 def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
@@ -435,7 +439,10 @@ def regression_object(regression: Regression) -> dict[str, Any]:
         }
 
     def side(one: Side | None) -> dict[str, Any] | None:
-        return None if one is None else {**asdict(one), "adds": numbers(one.adds)}
+        if one is None:
+            return None
+        means = {"mean": one.mean, "empty": one.empty}
+        return {"model": one.model, **means, "adds": numbers(one.adds)}
 
     return {
         "version": regression.version.name,

@@ -116,7 +116,8 @@ class Gate:
             difference = statistics.paired(*rewards)
         else:  # no problem could be judged under both: nothing is known
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
-            difference = Difference(none, "inconclusive")
+            before, after_ = (scoring.figures(one)["mean"][0] for one in (scores, after))
+            difference = Difference(none, "inconclusive", (before, after_))
         return Trial(task, library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
     def _task_under(self, library: Library) -> EvalTask:
@@ -132,8 +133,7 @@ class Gate:
     def record(self, trial: Trial) -> Json:
         """A trial as it stands in a version's record."""
         difference = trial.difference
-        scored = (trial.scores, trial.candidate_scores)
-        before, after = (scoring.figures(scores)["mean"][0] for scores in scored)
+        before, after = difference.means
         return {
             "verdict": trial.verdict,
             "rule": self._rule,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.costs.accounts import Pricing, Total, total
 from tfgrpo.evaluation.statistics import Estimate, mean_at_k
@@ -176,13 +176,16 @@ def _finite(bound: float | None) -> float | None:
     return bound if bound is not None and abs(bound) != float("inf") else None
 
 
+_Kind: TypeAlias = tuple[str, str, str | None]
+
+
 @dataclass(slots=True)
 class _Step:
     rewards: dict[str, list[float]] = field(default_factory=dict)
     problems: set[str] = field(default_factory=set)
     attempts: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
-    spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
+    spent: dict[_Kind, Spent] = field(default_factory=dict)
     learned: LearnedStep | None = None
     figures: StepFigures | None = None
 
@@ -210,7 +213,7 @@ class RunFollower:
         self._moved = -1
         self._seen: tuple[object, ...] | None = None
         self._steps: dict[int, _Step] = {}
-        self._others: dict[tuple[str, str], Spent] = {}
+        self._others: dict[_Kind, Spent] = {}
         self._pace: list[tuple[int, int]] = []
         self._states: tuple[RunState, ...] = ()
 
@@ -234,7 +237,7 @@ class RunFollower:
         for spent in calls:
             step = None if spent.step is None else self._step(spent.step)
             sums = self._others if step is None else step.spent
-            key = (spent.stage, spent.model)
+            key = (spent.stage, spent.model, spent.endpoint)
             sums[key] = _sum(sums[key], spent) if key in sums else spent
             if step is not None:
                 step.figures = None
