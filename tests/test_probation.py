@@ -29,7 +29,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
-from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden
+from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden, of_unlike_problems
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.crossfit import Choosing
@@ -38,6 +38,7 @@ from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.groups import Gathering
 from tfgrpo.learn.library_draft import Draft, split_fitting
 from tfgrpo.learn.loop import Training
+from tfgrpo.learn.new_problems import usual_likeness
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
@@ -601,23 +602,64 @@ def copied_from(request: dict[str, Any]) -> str:
     return "It gave a number." if stage(request) == "summary" else json.dumps(comparison_of([]))
 
 
-def test_examples_that_are_good_for_copying_alone_do_not_enter(make: Callable[..., Desk]) -> None:
-    desk = make(count=32, batch_size=16)
-    rows = [
-        {
-            "id": str(n),
-            "problem": KINDS[n % 4].format(a=11 + n, b=40 + n),
-            "answer": str(51 + 2 * n),
-        }
-        for n in range(32)
-    ]
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    Path(desk.settings.data).write_text("".join(lines), encoding="utf-8")
+OTHERS = (
+    "Four coins weigh {a} grams together and five others {b}: say the weight of them all.",
+    "Im Regal liegen {a} Hefte. Jemand legt {b} dazu.",
+)
+
+
+@pytest.mark.parametrize("new", [(), OTHERS, KINDS], ids=["nobody knows", "unlike", "alike"])
+def test_examples_that_are_good_for_copying_enter_only_where_new_problems_are_as_alike(
+    make: Callable[..., Desk], tmp_path: Path, new: tuple[str, ...]
+) -> None:
+    def write(path: Path, kinds: tuple[str, ...], first: int, count: int) -> None:
+        rows = [
+            {
+                "id": f"{first + n}",
+                "problem": kinds[n % len(kinds)].format(a=first + 11 + n, b=first + 40 + n),
+                "answer": str(2 * first + 51 + 2 * n),
+            }
+            for n in range(count)
+        ]
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        path.write_text("".join(lines), encoding="utf-8")
+
+    gate = tmp_path / "gate.jsonl"
+    desk = make(count=32, batch_size=16, **({"gate": str(gate)} if new else {}))
+    write(Path(desk.settings.data), KINDS, 0, 32)
+    write(gate, new or KINDS, 100, 12)
     desk.prepare()
     with ScriptedEndpoint(copied_from) as server:
         desk.train(server)
     assert {op for op, text in pool_events(desk.path) if text and is_example(text)} == {"ADD"}
-    assert libraries(desk.path)[-1] == []
+    entered = libraries(desk.path)[-1]
+    assert bool(entered) is (new == KINDS)
+    assert all(is_example(text) for _, text in entered)
+
+
+def test_new_problems_are_as_alike_as_is_usual_of_them() -> None:
+    def problems(kinds: tuple[str, ...], first: int) -> list[Problem]:
+        texts = (kinds[n % len(kinds)].format(a=first + n, b=first + 9 * n) for n in range(24))
+        return [Problem(f"{first}-{n}", text, "") for n, text in enumerate(texts)]
+
+    train = problems(KINDS, 10)
+    near, far = (usual_likeness(train, problems(kinds, 500)) for kinds in (KINDS, OTHERS))
+    assert near is not None
+    assert far is not None
+    assert far < 0.4 < 0.7 < near < 1
+    assert usual_likeness(train, ()) is usual_likeness((), train) is None
+    assert usual_likeness(train, train[:1] * 5000) == 1.0
+
+    def left(usual: float | None) -> list[str]:
+        texts = [(str(n), example_text(one.problem, "1")) for n, one in enumerate(train)]
+        pool = Library(FIRST, tuple(Experience(id, text, 0) for id, text in texts))
+        shown = {e.id for e in of_unlike_problems(pool, train[0].problem, usual)}
+        return [id for id, _ in texts if id not in shown]
+
+    assert len(left(None)) == 13, "its own, and the half that is most like it"
+    assert left(far) == [str(n) for n in range(0, 24, 4)], "those of its kind"
+    assert left(1.0) == ["0"], "its own alone"
+    assert len(left(near)) < 6
 
 
 OBJECT = json.dumps({"tool": "book", "arguments": {"room": "4", "from": "11:00"}}, sort_keys=True)

@@ -1,7 +1,7 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
-`bills` and `times`, a part of it, are generated here. `formula` and `labels` are public data that
-is given as a folder and is no part of this repository: `formula_train_500.jsonl` and
+`bills` and `times`, a part of it, are generated here. `formula`, `labels` and `top-ups` are public
+data that is given as a folder and is no part of this repository: `formula_train_500.jsonl` and
 `formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and `banking77_val_600.jsonl`.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import click
 from benchmarks.learners import bills
 
 Rows = list[dict[str, Any]]
+Labels = Mapping[str, str]
 BOX = "Write the calculation, then the result as a number in \\boxed{}."
 RESULT = "Answer with the number alone, in \\boxed{}."
 TRAIN, VALIDATION, SEALED = 60, 40, 150
@@ -39,6 +41,21 @@ CARDS = {
     "card_acceptance": "where a card is accepted",
 }
 """Ten labels whose borders are a matter of convention, and where each ends."""
+
+
+TOP_UPS = {
+    "automatic_top_up": "money is to be added by itself, or that does not work",
+    "pending_top_up": "a top-up has not come yet or is shown as pending",
+    "top_up_by_bank_transfer_charge": "what a top-up by a bank transfer costs",
+    "top_up_by_card_charge": "what a top-up by a card costs",
+    "top_up_by_cash_or_cheque": "whether and how cash or a cheque can be paid in",
+    "top_up_failed": "a top-up was declined, or did not work",
+    "top_up_limits": "how much can be topped up, or whether there is a limit",
+    "top_up_reverted": "a top-up went through and was taken back",
+    "topping_up_by_card": "how to top up with a card, or one that does not show after it",
+    "verify_top_up": "a code or a verification that a top-up asks for",
+}
+"""Ten others that neighbour, of which no arm had seen a message when they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +138,22 @@ def formula_task(folder: Path | None) -> Task:
     )
 
 
-def labels_task(folder: Path | None) -> Task:
+def labels_task(folder: Path | None, name: str = "labels", labels: Labels = CARDS) -> Task:
     """Returns a bank's messages with ten neighbouring labels."""
     parts = []
-    for name in ("train_3000", "val_600"):
-        rows = [r for r in _read(folder, f"banking77_{name}.jsonl") if r["label"] in CARDS]
+    for part in ("train_3000", "val_600"):
+        rows = [r for r in _read(folder, f"banking77_{part}.jsonl") if r["label"] in labels]
         random.Random("labels").shuffle(rows)
         parts.append([{"id": r["id"], "problem": r["text"], "answer": r["label"]} for r in rows])
     learned = {_plain(r) for r in parts[0][: TRAIN + VALIDATION]}
     rest = {_plain(r): r for r in parts[1] + parts[0][TRAIN + VALIDATION :]}
     return Task(
-        "labels",
+        name,
         "label",
         "A message to a bank gets one of these labels: "
-        + ", ".join(CARDS)
+        + ", ".join(labels)
         + ". Answer with the label alone, in \\boxed{}.",
-        tuple(f"{label}: {meaning}." for label, meaning in CARDS.items()),
+        tuple(f"{label}: {meaning}." for label, meaning in labels.items()),
         parts[0][:TRAIN],
         parts[0][TRAIN : TRAIN + VALIDATION],
         [r for text, r in rest.items() if text not in learned][:SEALED],
@@ -148,6 +165,7 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
     "times": times_task,
     "formula": formula_task,
     "labels": labels_task,
+    "top-ups": partial(labels_task, name="top-ups", labels=TOP_UPS),
 }
 
 

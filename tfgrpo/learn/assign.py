@@ -9,9 +9,10 @@ worker elsewhere, shows the same; no coin follows from an id, which is new in ea
 run of one seed does too as long as the model answers the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together, as
-one does too little to be measured by itself. Examples are measured at problems that are unlike
-theirs: where the answer can be copied, that says nothing of other problems (block cross-validation;
-Roberts et al., Ecography 2017). A challenger (`rivals.py`) stands in the place of an experience in
+one does too little to be measured by itself. Examples are measured at problems that are as unlike
+theirs as new ones are (`new_problems.py`), or as can be where nobody knows: where the answer can be
+copied, that says nothing of other problems (block cross-validation; Roberts et al., Ecography
+2017). A challenger (`rivals.py`) stands in the place of an experience in
 force: where the one is shown, the other is not.
 """
 
@@ -26,10 +27,12 @@ from tfgrpo.learn.advantage import SPREADS, Effect
 from tfgrpo.learn.rivals import is_like, of_name, replaced
 from tfgrpo.rendering.experience_texts import (
     EXAMPLES,
+    example_parts,
     instruction_ids,
     is_example,
     of_other_problems,
 )
+from tfgrpo.rendering.near_duplicates import similarity
 from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
@@ -49,8 +52,9 @@ and a quarter has both."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
 UNLIKE = 0.5
-"""The share of examples that are measured at a problem. Problems come in kinds, and a kind may be
-a third of all: with three quarters shown, a fifth of prompts still had one of the same kind."""
+"""The share of examples that are measured at a problem at least. Problems come in kinds, and a kind
+may be a third of all: with three quarters shown, a fifth of prompts still had one of the same
+kind."""
 
 
 class Belonging(NamedTuple):
@@ -98,14 +102,15 @@ def belonging(
     problem: str,
     shown: tuple[int | None, Rank | None],
     tried: Sequence[str],
+    usual: float | None = None,
 ) -> Belonging:
     """What belongs to a problem. `pool` holds the experiences whose ids are `in_force`, and the
     candidates; `shown` is how many of the former a prompt gets, None for all, and what ranks them.
     `tried` names the candidates that are tried (`rivals.py`); one stands in for an experience only
-    where that is shown. An example of this very problem, or of one that is rather like it, does not
-    belong here."""
+    where that is shown. An example of this very problem, or of one that is more like it than is
+    `usual` of new problems, does not belong here."""
     top_k, rank = shown
-    pool = of_unlike_problems(pool, problem)
+    pool = of_unlike_problems(pool, problem, usual)
     candidates = factors(pool.less(frozenset(in_force)))
     of_problem = relevant(
         pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank
@@ -117,15 +122,23 @@ def belonging(
     return Belonging(tuple(there), tuple(names), members, challengers)
 
 
-def of_unlike_problems(library: Library, problem: str) -> Library:
-    """A library without the examples of a problem, and of the others with the part alone whose
-    problems are least like it."""
+def of_unlike_problems(library: Library, problem: str, usual: float | None) -> Library:
+    """A library without the examples of a problem, and without those of the half whose problems are
+    most like it: of these, where something is `usual`, without those that are more alike."""
     others = of_other_problems(library, problem)
-    examples = {e.id for e in others.readable if is_example(e.text)}
+    examples = {e.id: e.text for e in others.readable if is_example(e.text)}
     if not examples:
         return others
     ranked = (id for id in index(library).ranked(problem) if id in examples)
-    return others.less(frozenset(islice(ranked, round((1 - UNLIKE) * len(examples)))))
+    near = list(islice(ranked, round((1 - UNLIKE) * len(examples))))
+    if usual is not None:
+        near = [id for id in near if _likeness(examples[id], problem) > usual]
+    return others.less(frozenset(near))
+
+
+def _likeness(example: str, problem: str) -> float:
+    parts = example_parts(example)
+    return similarity(parts.problem if parts else example, problem)
 
 
 def texts_of(library: Library) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import nothing_to_learn
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
+from tfgrpo.learn.new_problems import usual_likeness
 from tfgrpo.learn.reflection import Advantage
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
@@ -59,6 +60,7 @@ class Collector:
         self._store = parts.session.store
         self._run, self._settings = parts.run, parts.settings
         self._progress = parts.progress
+        self._usual = usual_likeness(parts.problems, parts.new)
         self.here = GroupMaker(parts, self._note_attempt)
         """Who makes the attempts that are made in this process."""
         self._makers: Makers = self.here
@@ -90,7 +92,7 @@ class Collector:
         async def fill(place: int, gathering: Gathering) -> None:
             await gathering.begin.wait()
             run, version, name = self._run, batch.library.version.number, gathering.problem.id
-            shown = (batch.base, tuple(batch.tried.get(name, ())))
+            shown = (batch.base, tuple(batch.tried.get(name, ())), self._usual)
             task = GroupTask(run.uid, batch.step, name, version, run.digest, *shown)
             await self._makers.make(task, gathering, recorded)
             progress.groups_done += 1

@@ -79,7 +79,8 @@ class Gathering:
 class RunParts:
     """What the parts of one run share: its session and settings, prompts, and both models. With
     `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the folder
-    of the prompts that take the place of ours. `problems` are those that the run learns from."""
+    of the prompts that take the place of ours. `problems` are those that the run learns from, and
+    `new` others, whose texts say what new ones are like."""
 
     session: Session
     run: Run
@@ -94,6 +95,7 @@ class RunParts:
     on_progress: OnProgress = ignore
     prompts: Path | None = None
     problems: Sequence[Problem] = ()
+    new: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class GroupTask:
     uid, the step from 0, the problem by its id, the version whose library is in force, and the
     digest of the run's settings. `base` is the version in force where `version` is one of
     candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried` names
-    the candidates that are tried at the problem (`rivals.py`)."""
+    the candidates that are tried at the problem (`rivals.py`), and `usual` is how alike new
+    problems are to the run's (`new_problems.py`)."""
 
     run: str
     step: int
@@ -111,6 +114,7 @@ class GroupTask:
     settings: str
     base: int = 0
     tried: Sequence[str] = ()
+    usual: float | None = None
 
     @property
     def lock(self) -> str:
@@ -170,7 +174,8 @@ class GroupMaker:
             base_library = self._store.library(self._store.version(task.base))
         shown = (self._settings.top_k or None, self._domain.retrieve)
         in_force = frozenset(base_library.by_id)
-        return belonging(pool, in_force, gathering.problem.problem, shown, task.tried)
+        text = gathering.problem.problem
+        return belonging(pool, in_force, text, shown, task.tried, task.usual)
 
     # one attempt:
 

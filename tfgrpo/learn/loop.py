@@ -158,6 +158,7 @@ class Training:
             on_progress,
             prompts,
             data.train,
+            data.gate,
         )
         self._parts, self._collector = parts, Collector(parts)
         policy = find_policy(self.settings.policy, project_root(self._store.path))
