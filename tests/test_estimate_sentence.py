@@ -25,6 +25,7 @@ import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command_line
 from tfgrpo.costs.accounts import costs, total
 from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
+from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.response import count_tokens
 from tfgrpo.store import Store
 
@@ -183,6 +184,33 @@ def test_the_sentence_and_what_is_left_of_a_run(folder: Path) -> None:
     expected, most = (sum(one["dollars"] for one in left[key]) for key in ("expected", "most"))
     assert 0.6 * more <= expected <= 1.6 * more
     assert more <= most <= 5 * more
+
+
+def test_what_is_left_of_a_run_with_a_gate_has_the_trials_that_come(folder: Path) -> None:
+    lines = (folder / "math.jsonl").read_text().splitlines(keepends=True)
+    (folder / "math.jsonl").write_text("".join(lines[:6]))
+    (folder / "gate.jsonl").write_text("".join(lines[6:]))
+    path = folder / ".tfgrpo" / "store.db"
+
+    def trials() -> int:
+        with Store.open(path) as store:
+            spent = store.runs.spent()
+        return sum(one.usage.calls for one in spent if one.stage == "evaluation")
+
+    with ScriptedEndpoint(behaving(solved)) as server:
+        asked = {"base_url": server.base_url, "batch_size": 2, "group_size": 3, "epochs": 5}
+        asked |= {"model": "model", "policy": "paper", "gate": "gate.jsonl"}
+        with pytest.raises(BudgetReached):
+            tfgrpo.train_sync("math.jsonl", **asked, run="r", budget="0.75")
+        before = trials()
+        left: RunEstimate = tfgrpo.estimate_sync("math.jsonl", **asked)
+        tfgrpo.train_sync("math.jsonl", **asked, run="r")
+    more = trials() - before
+    assert before > 20
+    assert left.steps_done > 2
+    assert left.steps > 0
+    (most,) = (one.calls for one in left.most if one.stage == "evaluation")
+    assert 0 < more <= most <= 5 * more
 
 
 def test_a_local_model_is_told_by_its_time(folder: Path) -> None:

@@ -27,7 +27,7 @@ from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import BASE_PROMPT, PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent, Usage
-from tfgrpo.store.records import Library
+from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -138,22 +138,27 @@ class Conditions(NamedTuple):
 
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
-    done = len(versions_of(store, run)) if run is not None else 0
+    versions = versions_of(store, run) if run is not None else ()
+    done, steps = len(versions), len(plan_steps(plan.problems.train, plan.settings))
     spent = store.runs.spent(run) if done else ()
-    begun = _spent((one for one in spent if one.step is None or one.step >= done), plan.prices)
+    # Evaluations are of no step: while steps are left they were trials of those that are done.
+    least = steps if done == steps else -1
+    begun = _spent(
+        (one for one in spent if (least if one.step is None else one.step) >= done), plan.prices
+    )
     total = summed(_spent(spent, plan.prices))
     folder = str(plan.prompts) if plan.prompts else None
     settings = plan.settings.model_copy(update={"prompts": folder})
     estimate = estimate_calls(
         store,
         Conditions(settings, plan.domain, plan.prices),
-        lambda calls: _Run(store, plan, settings, calls).add(done),
+        lambda calls: _Run(store, plan, settings, calls).add(versions),
     )
     return replace(
         estimate,
         expected=_less(estimate.expected, begun),
         most=_less(estimate.most, begun),
-        steps=len(plan_steps(plan.problems.train, settings)) - done,
+        steps=steps - done,
         steps_done=done,
         spent_dollars=total.dollars,
         spent_tokens=round(total.prompt_tokens + total.completion_tokens),
@@ -331,7 +336,7 @@ class Calls:
 class _Run:
     def __init__(self, store: Store, plan: RunPlan, settings: TrainSettings, calls: Calls) -> None:
         self._settings, self._problems, self._calls = settings, plan.problems, calls
-        self._steps = plan_steps(plan.problems.train, settings)
+        self._steps, self._store = plan_steps(plan.problems.train, settings), store
         self._reflection = reflection_of(settings, plan.domain, plan.prompts)
         branch = settings.branch if settings.branch in store.branches() else "HEAD"
         self._library = store.library(store.resolve(branch))
@@ -347,9 +352,10 @@ class _Run:
         right = sum(count_tokens(one.problem + one.answer) for one in plan.problems.train)
         self._examples = min(examples.MOST_TOKENS, right) if settings.examples else 0
 
-    def add(self, done: int) -> None:
-        """Adds all that comes after so many steps."""
+    def add(self, versions: Sequence[Version]) -> None:
+        """Adds all that comes after the steps that have made these versions."""
         settings, steps, problems = self._settings, self._steps, self._problems
+        done = len(versions)
         for number, (_, batch) in enumerate(steps[done:], done):
             after = sum(len(later) for _, later in steps[number + 1 :])
             grown = self._room * number / len(steps)
@@ -357,8 +363,9 @@ class _Run:
         compared = (*problems.heldout[: settings.heldout_problems], *problems.sealed)
         for grown in (0.0, self._room):  # with the empty library, and with the last
             self._evaluate(compared, settings.heldout_samples, grown)
-        # Trials are of steps that change something.
-        trials = round(3 + len(steps[done:]) * self._calls.assumed.share * 3)
+        # Trials are of steps that change something, and in the end of every library.
+        there = {tuple(e.text for e in self._store.library(v).readable) for v in versions}
+        trials = round(3 + len(steps[done:]) * self._calls.assumed.share * 3 + len(there))
         gate = problems.gate[: settings.heldout_problems]
         self._evaluate(gate, settings.heldout_samples * trials, self._room / 2)
 
