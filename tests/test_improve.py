@@ -21,6 +21,7 @@ from waiting import until
 
 import tfgrpo as package
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement import improve as improving
 from tfgrpo.improvement.improvement_record import split
 from tfgrpo.improvement.proposals import get_proposal, list_proposals
 from tfgrpo.store import Operation, Store, TfgrpoError, process_lock
@@ -134,6 +135,27 @@ def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
     assert upper["evaluation"] >= 2 * 9 * 1 + 2 * 9 * 4
     for name in ("comparison", "controller"):
         assert 0 < made[name] <= upper[name]
+
+
+@pytest.mark.parametrize(("most", "compared"), [(200, 18), (12, 12)])
+def test_an_estimate_has_the_held_out_problems_of_before_and_no_more_than_are_compared(
+    store: Store,
+    model: ScriptedEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    compared: int,
+) -> None:
+    wrong_calls(store, range(30))
+    improve()
+    monkeypatch.setattr(improving, "MOST_HELDOUT", most)
+    wrong_calls(store, range(30, 60))
+    planned = json.loads(improve("--estimate", "--json").output)
+    improve()
+    (upper,) = (one["calls"] for one in planned["most"] if one["stage"] == "evaluation")
+    effect = max(list_proposals(store), key=lambda one: one.made).effect
+    assert effect is not None
+    assert effect.problems == compared
+    assert upper >= 2 * compared * 4 + 2 * 9
 
 
 def test_yesterdays_problems_are_not_paid_for_again_and_nothing_new_is_success(

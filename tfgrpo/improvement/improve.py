@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
+from tfgrpo.data import readers
 from tfgrpo.data.problems import digest as dataset_digest
 from tfgrpo.evaluation.eval_setup import EvalPlan, apart, plan_evaluation
 from tfgrpo.evaluation.scoring import EvalProgress, evaluate, rewards
@@ -176,11 +178,13 @@ def estimate_improvement(
         given |= {"data": parts["train"][0], "branch": branch, "skip_unverifiable": True}
         if parts.get("gate"):
             given["gate"] = parts["gate"][0]
-        heldout = table.get("heldout") or next(iter(parts.get("heldout", [])), None)
-        if heldout:
-            more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
-            given |= {"heldout": heldout, **more}
-        plan = plan_run(store, job.own_project, given)
+        more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
+        plan = plan_run(store, job.own_project, {**given, **more})
+        sets = job.compared_on([] if begun and not request.new else parts.get("heldout", []))
+        fields = plan.settings.fields
+        problems = (plan.domain.problems(name, fields)[:most] for name, most in sets)
+        compared = replace(plan.problems, heldout=tuple(chain.from_iterable(problems)))
+        plan = replace(plan, problems=compared)
         about += f" with {plan.settings.models.model}"
         return replace(estimate_run(store, plan, run), about=about)
 
@@ -296,7 +300,7 @@ class Improving:
             if store.library(version) == store.library(base):
                 self._end(one, "nothing learned")
                 return Improvement("nothing learned", one.target, count, least, one.name)
-            effect = await self._effect(one, (base, version))
+            effect = await self._effect(one.name, (base, version))
         except BudgetReached as error:
             self._end(one, "over budget")
             raise BudgetReached(
@@ -357,11 +361,9 @@ class Improving:
         await run_to_end(store, self.project, ready, functions=functions, on_progress=tell)
         return final_version(store, ready.run)
 
-    async def _effect(self, one: Round, versions: tuple[Version, Version]) -> Effect | None:
-        """What a candidate does on the held-out problems: those that the settings name, or else the
-        held-out parts of this improvement and the ones before it. None where there are none."""
-        store, named = self.store, self.table.get("heldout")
-        sets = [named] if named else self._held_out_parts(one)
+    async def _effect(self, run: str, versions: tuple[Version, Version]) -> Effect | None:
+        """What a candidate does on the held-out problems; None where there are none."""
+        store, sets = self.store, self.compared_on()
         options = {
             "samples": self.request.samples,
             "fields": self.fields or None,
@@ -369,7 +371,7 @@ class Improving:
         }
 
         def planned(there: Store) -> list[EvalPlan]:
-            wanted = [{**options, "data": name} for name in sets]
+            wanted = [{**options, "data": name, "problems": most} for name, most in sets]
             trained = [versions[1]]
             return [
                 plan_evaluation(there, self.project, versions, given, trained=trained)
@@ -379,7 +381,7 @@ class Improving:
         plans = await apart(store, planned)
         if not plans:
             return None
-        await self._score(plans, store.runs.get(one.name))
+        await self._score(plans, store.runs.get(run))
         before: dict[str, list[float]] = {}
         after: dict[str, list[float]] = {}
         for plan in plans:
@@ -393,19 +395,24 @@ class Improving:
             return None
         return effect_of(before, after, plans[0].task)
 
-    def _held_out_parts(self, one: Round) -> list[str]:
-        paths, count = [], 0
-        for other in reversed(improvement_record.rounds(self.store, one.target)):
-            part = other.parts.heldout
-            if part is None or count >= MOST_HELDOUT or other.ended in improvement_record.RETURNED:
-                continue
-            path = self.project.open_data(part)
-            if not Path(path).exists():
-                continue
-            paths.append(path)
-            lines = Path(path).read_text(encoding="utf-8").split("\n")
-            count += sum(bool(line.strip()) for line in lines)
-        return paths
+    def compared_on(self, newest: Sequence[str] = ()) -> list[tuple[str, int]]:
+        """What a candidate is compared on, each set with how many of its problems: those that the
+        settings name, or else the held-out parts of improvements, the `newest` first, as files. Of
+        all there are `MOST_HELDOUT` at most. Raises DatasetError."""
+        if named := self.table.get("heldout"):
+            return [(named, MOST_HELDOUT)]
+        parts = (
+            self.project.open_data(other.parts.heldout)
+            for other in reversed(improvement_record.rounds(self.store, self.request.target))
+            if other.parts.heldout and other.ended not in improvement_record.RETURNED
+        )
+        sets, left = [], MOST_HELDOUT
+        for path in (*newest, *(path for path in parts if Path(path).exists())):
+            count = min(left, sum(1 for _ in readers.read(Path(path))))
+            if count:
+                sets.append((path, count))
+                left -= count
+        return sets
 
     async def _score(self, plans: Sequence[EvalPlan], run: Run) -> None:
         store, prices = self.store, plans[0].prices
