@@ -137,6 +137,23 @@ def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
         assert 0 < made[name] <= upper[name]
 
 
+def test_what_is_accepted_is_what_was_measured(
+    store: Store, model: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong_calls(store, range(30))
+    score = improving.Improving._score
+
+    async def somebody_commits(job: improving.Improving, *rest: Any) -> None:
+        await score(job, *rest)
+        with Store.open(store.path, author="somebody") as other:
+            operations = [Operation("ADD", text="Never measured.")]
+            other.commit("proposal/improve-1", operations, message="by hand")
+
+    monkeypatch.setattr(improving.Improving, "_score", somebody_commits)
+    assert json.loads(improve("--accept-better", "--json").output)["outcome"] == "accepted"
+    assert texts(store) == ["Be brief.", LESSON]
+
+
 @pytest.mark.parametrize(("most", "compared"), [(200, 18), (12, 12)])
 def test_an_estimate_has_the_held_out_problems_of_before_and_no_more_than_are_compared(
     store: Store,

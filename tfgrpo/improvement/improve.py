@@ -314,7 +314,7 @@ class Improving:
             return Improvement("worse", one.target, count, least, one.name, effect)
         sizes = improvement_record.sizes(store, one).items()
         details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in sizes}
-        draft = Draftsman(one.branch, one.target, "improve", base, effect, details)
+        draft = Draftsman(one.branch, one.target, "improve", base, effect, details, version)
         proposal = self._propose(one, draft)
         outcome: Outcome = "accepted" if proposal.state == "accepted" else "proposed"
         return Improvement(outcome, one.target, count, least, one.name, effect, proposal)

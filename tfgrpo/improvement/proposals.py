@@ -183,8 +183,9 @@ class Proposal(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Draftsman:
-    """What a proposal is made from: the branch with the candidate at its tip, the target, what made
-    it, its effect, and what else is known of it."""
+    """What a proposal is made from: the branch with the candidate, the target, what made it, its
+    effect, and what else is known of it. The candidate is the version that was measured, or else
+    the branch's tip."""
 
     branch: str
     target: str
@@ -192,11 +193,12 @@ class Draftsman:
     base: Version
     effect: Effect | None = None
     details: Json = field(default_factory=dict)
+    candidate: Version | None = None
 
 
 def propose(store: Store, what: Draftsman) -> Proposal:
     """Records a proposal, and returns it. Raises InvalidOperation where it would change nothing."""
-    candidate = store.tip(what.branch)
+    candidate = what.candidate or store.tip(what.branch)
     if store.library(candidate) == store.library(what.base):
         raise InvalidOperation(
             f"{what.branch} has the library of {what.base.name}: there is nothing to propose"

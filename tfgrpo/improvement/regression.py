@@ -411,7 +411,8 @@ def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _De
                 record(store, version, plan.task, scores)
     effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
-    return propose(store, Draftsman(branch, deletion.target, "regress", base, effect, details))
+    about = (branch, deletion.target, "regress", base, effect, details, candidate)
+    return propose(store, Draftsman(*about))
 
 
 def _error(credit: Credit) -> float:
@@ -501,5 +502,6 @@ def propose_expiry(store: Store, branch: str, unused: Sequence[Experience], sinc
     for recording in recordings(store, f"{name}: {len(gone)} are not used"):
         with recording:
             store.create_branch(name, base)
-            store.commit(name, gone, message=f"in no prompt since {since}")
-    return propose(store, Draftsman(name, branch, "use", base, None, {"since": since}))
+            candidate = store.commit(name, gone, message=f"in no prompt since {since}")
+    details = {"since": since}
+    return propose(store, Draftsman(name, branch, "use", base, None, details, candidate))
