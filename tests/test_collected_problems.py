@@ -6,7 +6,9 @@ import codecs
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -20,13 +22,15 @@ from providers import Provider, ProxyThread, post
 from proxy_fixtures import Choice, answer, make
 from scripted import Reply, ScriptedEndpoint
 from test_proxy import CHAT
+from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
 from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.improvement.collection import read_collected
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
-from tfgrpo.store import Store, TfgrpoError
+from tfgrpo.redaction import redact_everywhere
+from tfgrpo.store import Operation, Store, TfgrpoError, atomic_write, process_lock
 from tfgrpo.store.activity.traffic import (
     CallContent,
     CallRecord,
@@ -37,6 +41,7 @@ from tfgrpo.store.activity.traffic import (
 )
 from tfgrpo.store.address import project_root
 from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.redact import Target
 
 SAID = b'{"choices":[{"message":{"role":"assistant","content":"35 euros"}}]}'
 BLANK = CallRecord(*[None] * len(CallRecord._fields))._replace(
@@ -242,6 +247,77 @@ def test_a_judges_reason_loses_what_the_proxys_file_and_the_options_take_out(
         (given,) = traffic.feedback("call-a")
     assert given.comment is not None
     assert given.comment.endswith("rude to [redacted], [redacted] and [redacted]")
+
+
+def test_two_at_once_judge_no_call_twice(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "style.toml").write_text(RUBRIC)
+    record(store, "call-a", "When do you open?", "At nine.")
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(_: dict[str, Any]) -> str:
+        begun.set()
+        assert ended.wait(60)
+        return json.dumps({"why": "so", "verdict": "yes"})
+
+    with ScriptedEndpoint(slow) as endpoint:
+        judge = ("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
+        command = (TFGRPO, "collect", *judge)
+        first = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
+        try:
+            assert begun.wait(60)
+            with pytest.raises(TfgrpoError, match="another process"):
+                run(*judge)
+        finally:
+            ended.set()
+            assert first.wait(60) == 0
+        assert "scored 0 calls" in run(*judge)
+        assert len(endpoint.requests) == 2, "one for each criterion that asks"
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_redaction_and_a_collection_at_once_undo_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """One of the two is held up before it writes; the other one waits for it."""
+    file = tmp_path / "collected.jsonl"
+    file.write_text(
+        json.dumps({"id": "1", "problem": "Does Ann Smith pay?", "answer": "no"}) + "\n"
+    )
+    record(store, "call-a", "What is 5 op 6?", "12", score=0.0, correct="11")
+    store.commit("main", [Operation("ADD", text="Ann Smith pays late.")], message="by hand")
+    at, go, waits = threading.Event(), threading.Event(), threading.Event()
+    write, held = atomic_write.write, process_lock.held
+
+    def noted(path: Path, **more: Any) -> Any:
+        if at.is_set() and path.name.startswith("alone-"):
+            waits.set()
+        return held(path, **more)
+
+    def held_up(path: Path, *content: Any, **more: Any) -> None:
+        if Path(path).name == file.name and not at.is_set():
+            at.set()
+            assert go.wait(60)
+        write(path, *content, **more)
+
+    def redact() -> None:
+        with Store.open(store.path) as own:
+            redact_everywhere(own, Target(texts=("Ann Smith",)), reason="a name")
+
+    both = [redact, lambda: run("--since", "2000-01-01")]
+    first, second = both if is_late else both[::-1]
+    monkeypatch.setattr(atomic_write, "write", held_up)
+    monkeypatch.setattr(process_lock, "held", noted)
+    with ThreadPoolExecutor() as pool:
+        one = pool.submit(first)
+        assert at.wait(60)
+        other = pool.submit(second)
+        until(lambda: waits.is_set() or other.done())
+        go.set()
+        one.result()
+        other.result()
+    text = file.read_text()
+    assert "Ann Smith" not in text
+    assert "5 op 6" in text
 
 
 @pytest.mark.parametrize("option", ["--model", "--base-url", "--api-key-env", "--budget"])

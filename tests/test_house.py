@@ -115,7 +115,7 @@ ROOMS = (
     ("migrations", "notices", "result_tables", "prompts"),
     ("store",),
     ("toml_text",),
-    ("author", "rendering", "local", "costs"),
+    ("author", "rendering", "local", "costs", "one_writer"),
     ("data", "model"),
     ("trust",),
     ("domains", "tools", "connect"),

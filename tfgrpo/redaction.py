@@ -13,6 +13,7 @@ from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.hand_edits import ENDINGS, SNAPSHOT, write_library
+from tfgrpo.one_writer import alone
 from tfgrpo.rendering.experience_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
@@ -225,9 +226,11 @@ def _rewrite_texts(store: Store, written: Sequence[str]) -> list[Path]:
     written in them as JSON has it, which is one of the forms, so that rows stay rows."""
     files = text_files(store, written)
     for path in files:
-        content = matcher(written).sub(REDACTED, path.read_bytes().decode(errors="surrogateescape"))
-        mode = path.stat().st_mode & 0o777
-        atomic_write.write(path, content.encode(errors="surrogateescape"), mode=mode)
+        with alone(store, path):
+            content = path.read_bytes().decode(errors="surrogateescape")
+            content = matcher(written).sub(REDACTED, content)
+            mode = path.stat().st_mode & 0o777
+            atomic_write.write(path, content.encode(errors="surrogateescape"), mode=mode)
     return files
 
 

@@ -22,14 +22,14 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.improvement.exchange import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.exchange_files import read_exchanges
+from tfgrpo.one_writer import alone
 from tfgrpo.project import Project
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.runs.run_problems import KINDS
-from tfgrpo.store import atomic_write, process_lock
+from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.traffic import CallFilter, is_score, traffic_path
-from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
@@ -41,8 +41,6 @@ FILE = "collected.jsonl"
 BAR = 0.5
 SHOWN = 500
 """Characters of the answer that was given which go into a problem's provenance."""
-WAIT = 60.0
-"""Seconds to wait for another process that collects into the same file."""
 NO_TRUTH = "no corrected answer"
 KNOWN = "already collected"
 HELD = "in a held-out, gate or sealed set"
@@ -108,7 +106,7 @@ def collect(
     path, rules = output_path(project, request), request.rules
     pattern = withheld_beside(project.root, rules.redact)
     held, warnings = held_out(store, project, request.heldout)
-    with nullcontext() if dry_run else _alone(store, path):
+    with nullcontext() if dry_run else alone(store, path):
         rows = read_collected(path)
         with _exchanges(store, request) as exchanges:
             result = collected(exchanges, rules, pattern, known=problems_of(rows), held=held)
@@ -120,19 +118,6 @@ def collect(
                 )
             write_rows(path, [*rows, *result.rows])
     return replace(result, warnings=tuple(warnings))
-
-
-@contextmanager
-def _alone(store: Store, path: Path) -> Iterator[None]:
-    """Waits until no other process appends to a file. Raises SettingsError after `WAIT`."""
-    name = f"collect-{digest(['collect', str(path.resolve())]).hex()[:16]}.lock"
-    with process_lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
-        if not free:
-            raise SettingsError(
-                f"another process has been appending to {path} for {WAIT:.0f} s",
-                hint="run the same command again",
-            )
-        yield
 
 
 @contextmanager

@@ -16,12 +16,14 @@ from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import count_tokens
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
+from tfgrpo.one_writer import lock_of
 from tfgrpo.project import Project
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.telemetry import record_feedback
 from tfgrpo.proxy.withheld_words import Finder, clean_feedback
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import open_session, options_of
+from tfgrpo.store import process_lock
 from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
@@ -72,7 +74,20 @@ async def judge_calls(
     store: Store, project: Project, request: JudgeRequest, *, on_progress: OnProgress = ignore
 ) -> int:
     """Judges the calls that this judge has not, and returns how many got a score. Raises
-    SettingsError for a domain that needs a ground truth, and TfgrpoError."""
+    SettingsError for a domain that needs a ground truth, and where another process is at it, and
+    TfgrpoError."""
+    with process_lock.held(lock_of(store, request.author)) as free:
+        if not free:
+            raise SettingsError(
+                f"another process has {request.domain} judge calls of this store",
+                hint="`tfgrpo collect` takes its scores when it is done",
+            )
+        return await _judge_calls(store, project, request, on_progress)
+
+
+async def _judge_calls(
+    store: Store, project: Project, request: JudgeRequest, on_progress: OnProgress
+) -> int:
     withheld = withheld_beside(project.root, request.redact)
     given = {**request.settings, "domain": request.domain}
     domain = project.domain(request.domain)
