@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
 from tfgrpo.costs.prices import Price
-from tfgrpo.model.budget import Budget, BudgetReached, dollars, most_tokens
+from tfgrpo.model.budget import Budget, BudgetReached, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.wording import money
 
 PRICE = Price(0.27, 1.1, 0.07)
 LIMIT = 16_384
@@ -244,7 +245,7 @@ def test_no_answer_costs_less_than_nothing_or_more_than_is_set_aside(
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_finite_amount_is_read_as_dollars(amount: float) -> None:
-    text = dollars(amount)
+    text = money(amount)
     assert text.startswith("-$" if amount < 0 else "$")
     assert float(text.lstrip("-$").replace(",", "")) == pytest.approx(
         abs(amount), rel=0.05, abs=0.005 if abs(amount) >= 0.1 else 0
@@ -299,7 +300,7 @@ def test_an_answer_that_the_budget_ended_is_asked_for_again_with_more(tmp_path: 
 def test_an_amount_is_told_as_dollars_and_cents_or_as_many_places_as_it_takes(
     amount: float, text: str
 ) -> None:
-    assert dollars(amount) == text
+    assert money(amount) == text
 
 
 def test_a_call_that_was_cut_off_counts_as_spent_for_whoever_goes_on(tmp_path: Path) -> None:

@@ -40,8 +40,11 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.examples import winning_attempts
 from tfgrpo.rollout.attempt import EXACT, Group, Rollout, attempt
 from tfgrpo.rollout.exact_rewards import exactly
-from tfgrpo.runs.attempts import RecordedAttempt
+from tfgrpo.runs.attempts import RecordedAttempt, evaluation_attempts
+from tfgrpo.runs.dynamics import dynamics
+from tfgrpo.runs.run_status import run_figures
 from tfgrpo.settings import EvalSettings
+from tfgrpo.store import Store
 
 LABELS = ("booking", "damage", "billing", "lost property")
 DOMAIN = choice.with_options(json.dumps(LABELS))
@@ -411,6 +414,11 @@ def test_an_evaluation_is_the_mean_chance_and_is_made_once(cli: Cli, tmp_path: P
         cli(*asked)  # sampled attempts are another evaluation
         assert len(server.requests) == 32
         assert "pass@" in cli(*asked[:-1]).stdout
+    with Store.open(tmp_path) as store:
+        exact, sampled = (evaluation_attempts(store, one) for one in store.runs.evaluations(0))
+    assert {row[1] for row in exact.by_problem().rows} == {"–"}, "scores have no own reward"
+    assert {one.side for one in exact.attempts} == {""}
+    assert {row[1][1:] for row in sampled.by_problem().rows} == {" of 4"}
     assert '"mean": 0.25' in json.dumps(first)
     (scored,) = first["evaluations"]
     assert (scored["pass"], scored["maj"]) == ({}, None)
@@ -443,6 +451,12 @@ def test_a_run_learns_from_exact_attempts_and_resumes(cli: Cli, tmp_path: Path) 
     sides = Counter(one["side"] for one in rows)
     assert sides["winner"]
     assert sides["loser"]
+    with Store.open(tmp_path) as store:
+        run = store.runs.get("data")
+        series = {one.name: one.values for one in dynamics(store, run)}
+        figures = run_figures(store, run, {}).steps
+    assert series["mixed groups"] == tuple(one.mixed_share for one in figures), "by sides"
+    assert any(share is not None and share < 1 for share in series["mixed groups"])
     for one in rows:
         assert 0.2 <= one["reward"] <= 0.3
         if one["side"]:

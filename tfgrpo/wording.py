@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from math import isinf
+from math import floor, isinf, log10
 
 
 def age(microseconds: int) -> str:
@@ -72,7 +72,13 @@ def money(amount: float | None) -> str:
     """US dollars as people read them: cents, or as many places as it takes."""
     if amount is None:
         return "unknown"
-    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+    if amount < 0:
+        return f"-{money(-amount)}"
+    if amount == 0 or amount >= 0.1:
+        return f"${amount:,.2f}"
+    places = max(4, 1 - floor(log10(amount)))  # two digits of it at least
+    text = f"${amount:.{places}f}".rstrip("0")
+    return text if len(text) >= len("$0.00") else text.ljust(len("$0.00"), "0")
 
 
 def span(seconds: float) -> str:

@@ -12,6 +12,7 @@ from tfgrpo.store.activity.traffic import NONE, CallRecord, MeasuredCall, TokenS
 from tfgrpo.store.errors import UnknownRevision
 
 K = TypeVar("K")
+N = TypeVar("N", int, float)
 
 
 class LiveFigures(NamedTuple):
@@ -69,7 +70,7 @@ def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) 
         _at(added, 0.5),
         len(scored),
         sum(scored) / len(scored) if scored else None,
-        None if cost is None else sum(one for one in costs if one is not None),
+        _known(costs),
         costs.count(None),
     )
 
@@ -82,7 +83,7 @@ def served(call: MeasuredCall) -> str:
     return f"{call.library} {call.version or NONE}" if call.library else NO_LIBRARY
 
 
-def _known(counts: Iterable[int | None]) -> int | None:
+def _known(counts: Iterable[N | None]) -> N | None:
     """The sum of the counts that are known; None where none is, which is not 0."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -20,7 +20,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil
 from pathlib import Path
 
 from tfgrpo.costs.prices import ModelPrices, Price
@@ -34,6 +34,7 @@ from tfgrpo.model.endpoint import (
 from tfgrpo.store.activity.runs import RunBudget
 from tfgrpo.store.errors import StoreError, TfgrpoError, advice
 from tfgrpo.store.exit_codes import NOT_BEGUN
+from tfgrpo.wording import money
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
 TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")
@@ -233,7 +234,7 @@ class Budget:
 
     def format(self, amount: int) -> str:
         """An amount as people read it."""
-        return f"{amount:,} tokens" if self.in_tokens else dollars(amount / self._unit)
+        return f"{amount:,} tokens" if self.in_tokens else money(amount / self._unit)
 
     def _fitting(
         self, request: Request, price: Price | None, most: int, least: int
@@ -294,17 +295,6 @@ class Budget:
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
         cached = prompt if price and (price.cached or 0.0) > price.prompt else 0
         return self.cost(Answer("", "", prompt, cached, completion), price)
-
-
-def dollars(amount: float) -> str:
-    """US dollars (finite) as people read them: cents, or as many places as it takes."""
-    if amount < 0:
-        return f"-{dollars(-amount)}"
-    if amount == 0 or amount >= 0.1:
-        return f"${amount:,.2f}"
-    places = max(4, 1 - floor(log10(amount)))  # two digits of it at least
-    text = f"${amount:.{places}f}".rstrip("0")
-    return text if len(text) >= len("$0.00") else text.ljust(len("$0.00"), "0")
 
 
 def parse(text: str) -> Budget:

@@ -113,10 +113,13 @@ class Group:
 
 
 def own_reward(reward: float | None, details: Mapping[str, Any]) -> float | None:
-    """What an attempt's own text earned, of its reward and the details of its verdict."""
+    """What an attempt's own text earned, of its reward and the details of its verdict; None where
+    the reward is an expectation, and nobody noted that."""
     exact = details.get(EXACT)
-    own = exact.get("own_reward") if isinstance(exact, Mapping) else None
-    return reward if reward is None or own is None else float(own)
+    if reward is None or not isinstance(exact, Mapping):
+        return reward
+    own = exact.get("own_reward")
+    return None if own is None else float(own)
 
 
 def pivot(rewards: Sequence[float]) -> float:
@@ -286,6 +289,6 @@ def _message_text(message: Json) -> str:
 
 
 def mean_reward(groups: Sequence[Group]) -> float | None:
-    """The mean reward over all attempts that have one."""
-    rewards = [reward for group in groups for reward in group.rewards]
-    return sum(rewards) / len(rewards) if rewards else None
+    """The mean over problems of the mean reward of their attempts that have one."""
+    means = [fmean(group.rewards) for group in groups if group.rewards]
+    return fmean(means) if means else None

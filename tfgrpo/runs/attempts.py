@@ -13,7 +13,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.rollout.attempt import CONFIRMING, own_reward, pivot
+from tfgrpo.rollout.attempt import CONFIRMING, EXACT, own_reward, pivot
 from tfgrpo.runs.run_problems import reload_part
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Evaluation, Run
@@ -186,7 +186,7 @@ class AttemptList(Viewed):
             answers = dict.fromkeys(one.answer for one in group if one.answer)
             cells = [
                 group[0].problem,
-                f"{sum(one.is_right for one in group)} of {len(group)}",
+                _right_words(group),
                 f"{fmean(rewards):.3f}" if rewards else "–",
                 " | ".join(problem.ground_truths)[:SHORT] if problem else "",
                 " | ".join(answers)[:SHORT],
@@ -224,6 +224,12 @@ class AttemptList(Viewed):
         return (f"{counted} {verb} of no group",) if self.confirming else ()
 
 
+def _right_words(group: Sequence[RecordedAttempt]) -> str:
+    if all(one.own_reward is None and one.reward is not None for one in group):
+        return "–"
+    return f"{sum(one.is_right for one in group)} of {len(group)}"
+
+
 def _grouped(attempts: Iterable[RecordedAttempt]) -> Iterator[tuple[RecordedAttempt, ...]]:
     groups: dict[tuple[int | None, str], list[RecordedAttempt]] = {}
     for one in attempts:
@@ -247,14 +253,15 @@ def evaluation_attempts(
     store: Store, evaluation: Evaluation, project: Project | None = None
 ) -> AttemptList:
     """An evaluation's attempts, with its problems if `project` has them unchanged."""
-    attempts = []
+    attempts, details = [], {}
+    if evaluation.config.get("answers") == "exact":  # scores have the expectation alone
+        details = {"details": {EXACT: {}}}
     for score in store.runs.scores(evaluation):
         of = (None, score.problem, score.sample, evaluation.version)
         calls = () if score.call is None else (score.call.hex(),)
         outcome = "unverifiable" if score.reward is None else "answered"
-        attempts.append(
-            RecordedAttempt(*of, calls, outcome, score.reward, {"answer": score.answer})
-        )
+        verdict = {"answer": score.answer, **details}
+        attempts.append(RecordedAttempt(*of, calls, outcome, score.reward, verdict))
     known, missing = known_evaluation_problems(store, project, evaluation) if project else ({}, "")
     title = f"v{evaluation.version} on {evaluation.dataset}"
     return AttemptList(title, store, _sided(attempts), known, missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
@@ -36,6 +37,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
             written[spent.step] = written.get(spent.step, 0) + tokens
         elif spent.stage == "tool":
             tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
+    made = Counter(mark.step for mark in store.runs.attempts_since(run).attempts)
     counts = [store.counts(version) for version in versions]
     series = [
         Series("mean reward", tuple(s.reward for s in stats)),
@@ -43,10 +45,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
         Series("rollouts", tuple(s.attempts for s in stats)),
         Series(
             "tokens a rollout",
-            tuple(
-                _share(written.get(step, 0), s.attempts)
-                for step, s in zip(steps, stats, strict=True)
-            ),
+            tuple(_share(written.get(step, 0), made[step]) for step in steps),
         ),
         Series("library", tuple(float(len(store.library(version))) for version in versions)),
     ]

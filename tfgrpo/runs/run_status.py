@@ -13,7 +13,7 @@ from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.live_run import LiveFigures, live_path, read_live
 from tfgrpo.runs.run_issues import Issue, issues
-from tfgrpo.runs.run_versions import gate_of, step_of, versions_of
+from tfgrpo.runs.run_versions import gate_of, step_of, step_stats, versions_of
 from tfgrpo.store.activity.runs import AttemptMark, Run, RunBudget, RunState, Spent, Usage
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -40,12 +40,13 @@ class LearnedStep(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StepFigures:
     """One step, counted from 1: `reward` with its 95 % interval, how many of its groups are
-    `mixed`, attempts by outcome, and what was `learned` (None: not done)."""
+    `mixed` (None: not known yet), attempts by outcome, those that confirm a lesson too, and what
+    was `learned` (None: not done)."""
 
     step: int
     attempts: int
     groups: int
-    mixed: int
+    mixed: int | None
     reward: Estimate | None
     outcomes: Mapping[str, int]
     tool_calls: int
@@ -56,7 +57,7 @@ class StepFigures:
     @property
     def mixed_share(self) -> float | None:
         """The share of groups that have winners and losers; None where there is no group."""
-        return self.mixed / self.groups if self.groups else None
+        return self.mixed / self.groups if self.groups and self.mixed is not None else None
 
     @property
     def library(self) -> int | None:
@@ -73,9 +74,10 @@ class StepFigures:
     @property
     def tokens_a_rollout(self) -> float | None:
         """The tokens that the model wrote for an attempt, on the average."""
-        if not self.attempts or not self.rollouts.usage.calls:
+        attempts = sum(self.outcomes.values())
+        if not attempts or not self.rollouts.usage.calls:
             return None
-        return self.rollouts.usage.completion_tokens / self.attempts
+        return self.rollouts.usage.completion_tokens / attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +284,11 @@ class RunFollower:
         step = self._steps[number]
         if step.figures is None:
             costs = [self._pricing.cost(spent) for spent in step.spent.values()]
-            groups = step.rewards.values()
             step.figures = StepFigures(
                 step=number + 1,
                 attempts=step.attempts,
                 groups=len(step.problems),
-                mixed=sum(len(set(rewards)) > 1 for rewards in groups),
+                mixed=self._mixed(step),
                 reward=mean_at_k(step.rewards) if step.rewards else None,
                 outcomes=dict(step.outcomes),
                 tool_calls=sum(one.usage.calls for one in costs if one.stage == "tool"),
@@ -296,6 +297,15 @@ class RunFollower:
                 learned=step.learned,
             )
         return step.figures
+
+    def _mixed(self, step: _Step) -> int | None:
+        """How many groups are mixed: as the step's version says, else by the rewards, where these
+        are what attempts' own texts earned."""
+        if step.learned is not None:
+            return step_stats(step.learned.version).mixed
+        if self._run.config.get("answers") == "exact":
+            return None
+        return sum(len(set(rewards)) > 1 for rewards in step.rewards.values())
 
     def _steps_total(self, live: LiveFigures | None) -> int | None:
         if live is not None:
