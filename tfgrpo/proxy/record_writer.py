@@ -258,6 +258,7 @@ class RecordWriter:
             row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             status, error = call.outcome()
+            withheld = self._patterns.beside(call.keys)
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
@@ -269,7 +270,7 @@ class RecordWriter:
                 route=self._patterns.sub(REDACTED, row.route),
                 status=status,
                 caller=caller,
-                error=_whole(error or unread),
+                error=withheld.sub(REDACTED, _whole(error or unread) or "") or None,
                 trace=call.trace(),
                 tags=self._tags(call),
                 **tokens._asdict(),
@@ -291,6 +292,7 @@ class RecordWriter:
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
 
     def _words(self, call: SeenCall) -> CallContent:
+        keys, withheld = Finder.of(call.keys), self._patterns.beside(call.keys)
         request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
         text = answer.decode(errors="replace")
@@ -298,8 +300,8 @@ class RecordWriter:
             text = without_identities(text, self._identity)
         return CallContent(
             call.record.id,
-            without_secrets(own, self._patterns),
-            without_secrets(text, self._patterns) + ("" if whole else CUT_OFF),
+            keys.sub(REDACTED, without_secrets(own, withheld)),
+            keys.sub(REDACTED, without_secrets(text, withheld)) + ("" if whole else CUT_OFF),
         )
 
 

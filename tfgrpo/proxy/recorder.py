@@ -100,9 +100,9 @@ class Recorder:
         self._counter.increase()
         call.recorder = self
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call, own_keys: tuple[bytes, ...]) -> None:
         """Hands a call over that is over: before the last of its answer is sent, so that no answer
-        is without its record if this worker is killed."""
+        is without its record if this worker is killed. `own_keys` are those of providers."""
         if call.recorder is None:
             self.begin(call)
         self._added += 1
@@ -113,7 +113,7 @@ class Recorder:
             self._full = True
             return
         self._full = False
-        data = call.packed()
+        data = call.packed(own_keys)
         self._pending.append(data)
         self._bytes += len(data)
         if self.process is None:

@@ -62,6 +62,8 @@ class Proxy:
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
         self.upstreams = settings.upstreams
+        self.own_keys: tuple[bytes, ...] = ()
+        """The keys of providers, also of those before a reload: calls with them may go on."""
         self._route()
         self._ledger_path: str | None = None
         self.desk: Desk | None = None
@@ -89,7 +91,8 @@ class Proxy:
 
     def _route(self) -> None:
         """Has requests go by the providers that the settings list; without a list no step is
-        added."""
+        added. Their keys are to be known in what they answer."""
+        self.own_keys = tuple({*self.own_keys, *self.settings.keys})
         self.router: Router | None = None
         self.exchange: type[Exchange] = Exchange
         if self.settings.providers:
@@ -236,7 +239,7 @@ class Proxy:
         if self.access is not None:
             self.access.add(call)
         if recorder := call.recorder or self._recorder_of(call):
-            recorder.add(call)
+            recorder.add(call, self.own_keys)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
             self.tell_troubles()

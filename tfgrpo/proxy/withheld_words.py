@@ -6,9 +6,10 @@ machines. Names of people are none of it: nothing finds them without a model. Na
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from types import ModuleType
 
@@ -59,14 +60,34 @@ class Finder:
     def __init__(self, redact: tuple[str, ...] = (), regions: Sequence[str] | None = None) -> None:
         """Raises SettingsError."""
         self._patterns = (_secrets, *map(_expression, filter(None, redact)))
+        self._values: tuple[str, ...] = ()
         self._regions: tuple[str | None, ...] = ()
         if regions is not None:
             self._plans = plans()
             self._regions = checked_regions(regions) or (None,)
 
+    @classmethod
+    def of(cls, values: Iterable[bytes]) -> Finder:
+        """Returns one that finds these texts alone."""
+        alone = cls().beside(values)
+        alone._patterns = ()
+        return alone
+
+    def beside(self, values: Iterable[bytes]) -> Finder:
+        """Returns one that finds these texts too, before all else: an expression may find a part of
+        one. Nothing keeps them but what is returned."""
+        other = copy.copy(self)
+        texts = {value.decode(errors="replace") for value in values}
+        other._values = tuple(sorted(texts, key=len, reverse=True))
+        return other
+
     def search(self, text: str) -> bool:
         """Whether there is anything in a text."""
-        return any(one.search(text) for one in self._patterns) or any(self._spans(text))
+        return (
+            any(value in text for value in self._values)
+            or any(one.search(text) for one in self._patterns)
+            or any(self._spans(text))
+        )
 
     def sub(self, replacement: str, text: str) -> str:
         """A text with a replacement for all that is found."""
@@ -75,6 +96,9 @@ class Finder:
     def subn(self, replacement: str, text: str) -> tuple[str, int]:
         """What `sub` returns, and how often something was found."""
         count, pieces, at = 0, [], 0
+        for value in self._values:
+            count += text.count(value)
+            text = text.replace(value, replacement)
         for pattern in self._patterns:
             text, more = pattern.subn(replacement, text)
             count += more
@@ -120,6 +144,12 @@ def without_secrets(text: str, pattern: Finder) -> str:
         return text if cleaned == value else json.dumps(cleaned, ensure_ascii=False)
     except (ValueError, RecursionError):
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
+
+
+def without_values(text: str, values: Finder) -> str:
+    """Returns a body without texts that a finder knows, as JSON may write them too, however deep.
+    A body of another shape than JSON is read as if it were JSON that was cut off."""
+    return _clean_cut_off(without_secrets(text, values), values)
 
 
 def clean_feedback(feedback: Feedback, pattern: Finder) -> Feedback:
