@@ -10,6 +10,7 @@ import termios
 import threading
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings
-from tfgrpo.proxy.proxy_settings import ProxySettings
+from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
 from tfgrpo.proxy.recorded_call import Call, streamed_text
 from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
+from tfgrpo.store.activity.key_ledger import Budget
 from tfgrpo.store.activity.traffic import ALL, CallFilter, CallRecord
 from tfgrpo.store.opening import open_ledger, open_traffic
 from tfgrpo.store.sqlite.side_files import SqliteLedger
@@ -151,6 +153,34 @@ def test_labels_are_few_however_often_what_records_is_started(
         with closing(open_traffic(path)) as traffic:
             labels = [json.loads(labels) for name, labels in traffic.totals() if name == CALLS]
         assert {one["model"] for one in labels} == {"other", *(f"m{n}" for n in range(100))}
+
+
+def test_no_setting_is_in_the_list_of_processes(settings: ProxySettings, store: Store) -> None:
+    """A webhook's address is its secret, and what is taken out of words are somebody's names. More
+    settings than a pipe has room for get there too."""
+    prices = {**PRICES, **{f"model-{n}": {"prompt": 1.0} for n in range(60_000)}}
+    ours = replace(
+        settings,
+        record="content",
+        redact=("Zaphod",),
+        webhook="http://127.0.0.1:9/services/HOOK",
+        budgets=(SpendLimit(Budget(100.0, "day")),),
+        prices=prices,
+    )
+    with ProxyThread(ours) as proxy:
+        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+        proxy.ask(post(CHAT, ASK))
+        until(lambda: recorder._reported > 0)
+        process = recorder.process
+        assert process is not None
+        for name in ("cmdline", "environ"):
+            seen = Path(f"/proc/{process.pid}/{name}").read_bytes()
+            assert not any(word in seen for word in (b"Zaphod", b"HOOK", b"model-1"))
+        process.kill()
+        until(lambda: recorder.process not in (None, process))
+        proxy.ask(post(CHAT, ASK))
+    assert len(recorded(store)) == 2
+    assert not list(store.path.parent.glob("*worker*"))
 
 
 class Killed(BaseException):

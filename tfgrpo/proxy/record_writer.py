@@ -324,8 +324,9 @@ def _whole(text: str | None) -> str | None:
 
 
 def main() -> None:
-    """Writes what comes in on standard input: what is for the log goes to standard output, and a
-    line with a number after each batch says how many calls were written so far."""
+    """Writes what comes in on standard input, behind a first message with the settings: what is for
+    the log goes to standard output, and a line with a number after each batch says how many calls
+    were written so far."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # calls under way are still to be recorded
 
@@ -333,7 +334,20 @@ def main() -> None:
         with suppress(OSError):  # the worker is gone
             os.write(1, " ".join(line.split()).encode() + b"\n")
 
-    RecordWriter(WriterSettings(*json.loads(sys.argv[1])), tell).run(0)
+    settings = _read_whole(0, int.from_bytes(_read_whole(0, LENGTH), "little"))
+    RecordWriter(WriterSettings(*json.loads(settings)), tell).run(0)
+
+
+def _read_whole(pipe: int, length: int) -> bytes:
+    """Returns the next bytes of a pipe. Ends this process where the worker is gone before them: it
+    has handed nothing over."""
+    data = b""
+    while len(data) < length:
+        piece = os.read(pipe, length - len(data))
+        if not piece:
+            sys.exit(0)
+        data += piece
+    return data
 
 
 class Counter:

@@ -90,6 +90,11 @@ PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
 
 
+def message(data: bytes) -> bytes:
+    """Returns bytes as they go to the process that records: behind their length, in four."""
+    return len(data).to_bytes(LENGTH, "little") + data
+
+
 class Tokens(NamedTuple):
     """Tokens by the provider's count: in, of these from its cache, and out."""
 
@@ -432,7 +437,7 @@ class Call:
             *(int(bool(trouble)), None, self.error, None, None),
             *(self.key, self.provider, self.tries or None),
         )
-        message = dumps(
+        seen = dumps(
             (
                 record,
                 experiences,
@@ -444,7 +449,7 @@ class Call:
                 (*own_keys, *sent_keys(self.request)),
             )
         )
-        return len(message).to_bytes(LENGTH, "little") + message
+        return message(seen)
 
     def _doubt(self) -> Doubt:
         """Returns whether the answer may be none, though its status is 200."""
