@@ -37,6 +37,7 @@ from tfgrpo.rendering.request_placement import (
     question,
     subject,
 )
+from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.client_connection import ClientConnection
@@ -365,7 +366,8 @@ class Exchange(Asker):
 
     def _fail(self) -> None:
         """Tells of an exception that nobody else would see; the client would get no answer."""
-        log.exception("a request for %s failed", self.request.path)
+        path = self.proxy.pattern.sub(REDACTED, self.request.path)
+        log.exception("a request for %s failed", path)
         self._refuse(500, FAILED)
 
     def _refuse(self, status: int, message: str, after: float | None = None) -> None:

@@ -266,27 +266,17 @@ class RecordWriter:
                 worker=self._settings.worker,
                 experiences=None if ids is None else json.dumps(ids),
                 subject=self._identity(row.subject) if row.subject else None,
-                model=_whole(row.model),
-                route=self._patterns.sub(REDACTED, row.route),
+                model=_clean(row.model, withheld.of_names()),
+                route=withheld.sub(REDACTED, row.route),
                 status=status,
                 caller=caller,
-                error=withheld.sub(REDACTED, _whole(error or unread) or "") or None,
+                error=_clean(error or unread, withheld),
                 trace=call.trace(),
-                tags=self._tags(call),
+                tags=_tags(call, withheld),
                 **tokens._asdict(),
             )
             rows.append(row)
         return rows
-
-    def _tags(self, call: SeenCall) -> str | None:
-        """Returns the tags of a call as they stand on record, less what is taken out of words."""
-        if not call.labels and not call.metadata:
-            return None
-        clean = (
-            (_whole(name), self._patterns.sub(REDACTED, _whole(value) or ""))
-            for name, value in sorted(call.tags().items())
-        )
-        return json.dumps(dict(clean))
 
     def _identity(self, value: str) -> str:
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
@@ -318,9 +308,20 @@ def _seen(record: tuple[Any, ...], *rest: Any) -> SeenCall:
     return SeenCall(CallRecord._make(record), *rest)
 
 
-def _whole(text: str | None) -> str | None:
-    """Returns a text as SQLite takes it: half of a surrogate pair, which JSON can name, is none."""
-    return None if text is None else text.encode(errors="replace").decode()
+def _tags(call: SeenCall, withheld: Finder) -> str | None:
+    """Returns the tags of a call as they stand on record, less what is taken out of words."""
+    if not call.labels and not call.metadata:
+        return None
+    tags = sorted(call.tags().items())
+    return json.dumps({_clean(name, withheld): _clean(value, withheld) for name, value in tags})
+
+
+def _clean(text: str | None, withheld: Finder) -> str | None:
+    """Returns a text less what is taken out of words, as SQLite takes it: half of a surrogate pair,
+    which JSON can name, is none."""
+    if text is None:
+        return None
+    return withheld.sub(REDACTED, text.encode(errors="replace").decode())
 
 
 def main() -> None:

@@ -82,10 +82,11 @@ class Proxy:
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         self._decider: Decider | None = None
-        self._pattern = Finder(settings.redact)
+        self.pattern = Finder(settings.redact, settings.personal)
+        """What is taken out of what is told of requests."""
         self.access: AccessLog | None = None
         if settings.access_log:
-            self.access = AccessLog(settings.access_log, self._pattern)
+            self.access = AccessLog(settings.access_log, self.pattern)
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
 
@@ -207,7 +208,7 @@ class Proxy:
         path once."""
         if not looks_like_chat(request.method, request.path):
             return
-        path = self._pattern.sub(REDACTED, request.path)
+        path = self.pattern.sub(REDACTED, request.path)
         if path not in self.passed and len(self.passed) >= MOST_PATHS:
             path = OTHER_PATHS
         if path not in self.passed:

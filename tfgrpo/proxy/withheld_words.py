@@ -61,6 +61,7 @@ class Finder:
         """Raises SettingsError."""
         self._patterns = (_secrets, *map(_expression, filter(None, redact)))
         self._values: tuple[str, ...] = ()
+        self._finds_numbers = regions is not None
         self._regions: tuple[str | None, ...] = ()
         if regions is not None:
             self._plans = plans()
@@ -79,6 +80,13 @@ class Finder:
         other = copy.copy(self)
         texts = {value.decode(errors="replace") for value in values}
         other._values = tuple(sorted(texts, key=len, reverse=True))
+        return other
+
+    def of_names(self) -> Finder:
+        """Returns one for names of models, which finds all but numbers of telephones: a date in a
+        name looks like one of some country's."""
+        other = copy.copy(self)
+        other._finds_numbers = False
         return other
 
     def search(self, text: str) -> bool:
@@ -115,7 +123,7 @@ class Finder:
         for match in _addresses.finditer(text):
             if _is_address(match[0]):
                 yield match.span()
-        if not _digits.search(text):
+        if not self._finds_numbers or not _digits.search(text):
             return
         if len(text) > LONGEST:
             yield from (match.span() for match in _digits.finditer(text))
@@ -153,9 +161,11 @@ def without_values(text: str, values: Finder) -> str:
 
 
 def clean_feedback(feedback: Feedback, pattern: Finder) -> Feedback:
-    """Returns feedback without what a pattern finds, in its comment and its right answer."""
-    comment, correct = feedback.comment, feedback.correct
+    """Returns feedback without what a pattern finds, in its label, its comment and its right
+    answer."""
+    label, comment, correct = feedback.label, feedback.comment, feedback.correct
     return feedback._replace(
+        label=label and pattern.sub(REDACTED, label),
         comment=comment and pattern.sub(REDACTED, comment),
         correct=correct and pattern.sub(REDACTED, correct),
     )
