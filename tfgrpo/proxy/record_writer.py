@@ -407,9 +407,7 @@ def settle(traffic: Traffic, path: str, worker: str, descriptor: int) -> None:
     """Counts as lost what a worker has begun and is not on record, and takes its file away; its
     lock is held. Raises StoreError, and leaves the file then."""
     begun = int.from_bytes(os.pread(descriptor, SIZE, 0), sys.byteorder)
-    missing = max(0, begun - traffic.recorded(worker).calls)
-    if missing:
-        traffic.count_lost(missing)
+    traffic.count_lost(worker, begun)
     with suppress(OSError):
         os.unlink(counter_path(path, worker))
 
