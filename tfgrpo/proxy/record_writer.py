@@ -253,12 +253,16 @@ class RecordWriter:
 
     def _rows(self, calls: list[SeenCall]) -> list[CallRecord]:
         callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
+        finders: dict[tuple[bytes, ...], tuple[Finder, Finder]] = {}
         rows = []
         for call in calls:
             row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             status, error = call.outcome()
-            withheld = self._patterns.beside(call.keys)
+            if call.keys not in finders:
+                finder = self._patterns.beside(call.keys)
+                finders[call.keys] = finder, finder.of_names()
+            withheld, withheld_in_names = finders[call.keys]
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
@@ -266,7 +270,7 @@ class RecordWriter:
                 worker=self._settings.worker,
                 experiences=None if ids is None else json.dumps(ids),
                 subject=self._identity(row.subject) if row.subject else None,
-                model=_clean(row.model, withheld.of_names()),
+                model=_clean(row.model, withheld_in_names),
                 route=withheld.sub(REDACTED, row.route),
                 status=status,
                 caller=caller,
