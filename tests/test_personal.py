@@ -5,22 +5,25 @@ from __future__ import annotations
 import re
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from providers import ProxyThread, post
 from proxy_fixtures import CHAT_USAGE, Choice, answer, make
-from test_traffic import KEY, Provider, ask, bytes_beside
+from test_traffic import CHAT, KEY, Provider, ask, bytes_beside, recorded, run
 from ui_demo import BEGIN, demo
 from ui_rig import Visitor
+from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.proxy.keys_and_limits import Desk
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.withheld_words import Finder, clean_feedback, without_secrets
 from tfgrpo.serving.mcp_lookups import Lookups
-from tfgrpo.store.activity.traffic import Feedback, traffic_path
+from tfgrpo.store.activity.traffic import Feedback, FeedbackRefused, traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
@@ -118,6 +121,80 @@ def test_words_and_feedback_lose_it_on_their_way_to_the_record(tmp_path: Path) -
     assert not re.search(rb"901820|192\.168", kept)
     feedback = Feedback("c", 1, "a", comment="030 901820")
     assert clean_feedback(feedback, Finder((), ("DE",))).comment == REDACTED
+
+
+def test_nothing_that_a_proxy_tells_of_a_call_has_what_is_taken_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not its path, its model, its tags, why it was refused, or what feedback on it is called: in
+    the record, its sums, spans, the log of accesses and the proxy's own pages."""
+    log = tmp_path / "access.jsonl"
+    with (
+        make(tmp_path / ".tfgrpo/store.db", "Count both days.") as store,
+        Provider(answer(CHAT_USAGE)) as provider,
+        Provider(answer(b"{}")) as collector,
+    ):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.removesuffix("/v1"))
+        settings = ProxySettings(
+            *({"d": Choice(store.path)}, "d"),
+            *(replace(parse_upstream(provider.url), key="sk-own"),) * 2,
+            port=0,
+            record="content",
+            redact=(r"acct_\w+",),
+            personal=("DE",),
+            access_log=str(log),
+        )
+        own = run(store, "key", "new", "shop").split()[-1]
+        with ProxyThread(settings) as proxy:
+            tags = b"x-tfgrpo-tags: acct_name=1,who=acct_value,030 901820=2"
+            call = ask(proxy, {"model": "m-acct_model"}, tags)
+            ask(proxy, {"model": "anna@example.com"})
+            for label in ("acct_label", "030 901820", "anna@example.com"):
+                body = f'{{"call": "{call}", "score": 0.5, "label": "{label}"}}'.encode()
+                assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 201 ")
+            with_key = f"Authorization: Bearer {own}".encode()
+            for path, status in (("acct_path", 200), ("+49-30-901820", 200), ("a@b.example", 200)):
+                got = proxy.ask(post(f"/v1/customers/{path}/messages", b"{}", KEY))
+                assert got.startswith(b"HTTP/1.1 %d " % status)
+                got = proxy.ask(post(f"/v1/files/{path}", b"{}", with_key))
+                assert got.startswith(b"HTTP/1.1 403 ")
+            got = proxy.ask(post(CHAT, b"{}", KEY, b"x-tfgrpo-library: acct_library"))
+            assert got.startswith(b"HTTP/1.1 404 ")
+            with monkeypatch.context() as broken:
+                broken.setattr(Desk, "admit", lambda *_: 1 / 0)
+                proxy.ask(post("/v1/customers/acct_failed/030-901820", b"{}", KEY))
+            until(lambda: len(recorded(store)) == 10)
+            pages = b"".join(
+                proxy.ask(b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % page)
+                for page in (b"/metrics", b"/healthz")
+            )
+            until(lambda: b"".join(g.body for g in collector.received).count(b'"spanId"') >= 13)
+        spans = b"".join(got.body for got in collector.received)
+        kept = bytes_beside(store)
+    told = {"pages": pages, "spans": spans, "record": kept, "accesses": log.read_bytes()}
+    for where, text in {**told, "log": caplog.text.encode()}.items():
+        assert b"[redacted]" in text, where
+        assert not re.findall(rb"acct_\w+|901820|anna@|a@b", text), where
+
+
+def test_a_date_in_the_name_of_a_model_is_no_number_of_some_country() -> None:
+    found = Finder((r"acct_\w+",), ("DK", "LU"))
+    for model in ("claude-3-5-sonnet-20241022", "gpt-4o-2024-08-06"):
+        assert found.search(model)
+        assert not found.of_names().search(model)
+    assert found.of_names().sub("x", "m-acct_7 8.8.8.8 anna@example.com") == "m-x x x"
+
+
+def test_a_label_that_is_taken_out_takes_its_scale_along(tmp_path: Path) -> None:
+    store, call = demo(tmp_path, now=BEGIN), "call-000000000001"
+    (project_root(store) / "proxy.toml").write_text('redact = "acct_[0-9]+"')
+    run = ["--store", str(store), "feedback"]
+    assert CliRunner().invoke(tfgrpo, [*run, "--scale", "acct_7=1..5"]).exit_code == 0
+    done = CliRunner().invoke(tfgrpo, [*run, call, "--score", "4", "--label", "acct_7"])
+    assert isinstance(done.exception, FeedbackRefused), "it is on record under another label"
+    assert CliRunner().invoke(tfgrpo, [*run, call, "--score=1", "--label=acct_7"]).exit_code == 0
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        assert traffic.feedback(call)[-1].label == REDACTED
 
 
 def test_words_that_pass_no_proxy_lose_what_its_file_takes_out(tmp_path: Path) -> None:

@@ -64,3 +64,29 @@ def test_what_another_counts_meanwhile_is_counted_once(
     at_first_lock(monkeypatch, lambda: count_lost(traffic, path))
     count_lost(traffic, path)
     assert traffic.lost() == 1
+
+
+class Killed(BaseException):
+    """Ends what counts as a signal does: nothing of it goes on."""
+
+
+def test_what_was_counted_is_counted_once_where_its_file_stays(
+    monkeypatch: pytest.MonkeyPatch, path: str, traffic: Traffic
+) -> None:
+    """Whoever counts may be killed before it takes the file away."""
+    counter = Counter(counter_path(path, WORKER))
+    for _ in range(5):
+        counter.increase()
+    counter.close()
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", kill)
+        with pytest.raises(Killed):
+            count_lost(traffic, path)
+    assert traffic.lost() == 5
+    count_lost(traffic, path)
+    assert traffic.lost() == 5
+    assert not os.path.exists(counter_path(path, WORKER))

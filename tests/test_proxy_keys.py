@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import socket
 import stat
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from providers import OK, Provider, ProxyThread, post
+from providers import OK, Provider, ProxyThread, Received, post
 from proxy_fixtures import Choice, answer, store
 from proxy_fixtures import counting_provider as provider
 from test_traffic import recorded, run
@@ -31,9 +33,9 @@ from tfgrpo.proxy.proxy_settings import (
 )
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget, ledger_path
-from tfgrpo.store.activity.traffic import CallRecord
+from tfgrpo.store.activity.traffic import CallRecord, traffic_path
 from tfgrpo.store.errors import InvalidOperation, SettingsError
-from tfgrpo.store.opening import open_ledger
+from tfgrpo.store.opening import open_ledger, open_traffic
 
 __all__ = ["provider", "store"]  # fixtures
 
@@ -375,3 +377,129 @@ def test_who_is_counted_by_no_budget_is_told_once_for_each_model(tmp_path: Path)
     assert "the price of nobody-knows-me" in price
     with closing(open_ledger(str(path))) as ledger:
         assert 0 < ledger.spent("")["key:shop", "1970-01-01"] < 0.1
+
+
+PLAIN_KEY = "d41d8cd98f00b204e9800998ecf8427eQQ"
+CALLERS = "customers-own-0123456789"
+
+
+def quoting(form: str) -> Callable[[socket.socket, Received], None]:
+    """A provider that refuses a key and quotes it: as it is, in JSON within JSON, written with
+    escapes, packed, in pieces, in a header, or in a stream's events under status 200."""
+
+    def say(connection: socket.socket, request: Received) -> None:
+        key = (request.header(b"authorization") or b"").decode()
+        status, more, plain = b"401 No", b"", json.dumps({"message": f"wrong: {key}", "n": 1.50})
+        if form == "escapes":
+            plain = plain.replace(key, "".join(f"\\u{ord(sign):04x}" for sign in key))
+        elif form == "JSON in JSON":
+            plain = json.dumps({"raw": plain, "of": [plain, {key: 1}]})
+        elif form == "twice":
+            plain = f'{{"message": "{key}", "message": "no"}}'
+        elif form == "cut off":
+            plain = plain[:-9]
+        elif form == "text":
+            plain = f"wrong: {key}\n"
+        elif form == "stream":
+            pieces = (json.dumps({"choices": [{"delta": {"content": x}}]}) for x in key)
+            status, plain = b"200 OK", "".join(f"data: {piece}\n\n" for piece in pieces)
+        body = plain.encode()
+        if form == "packed":
+            body, more = gzip.compress(body), b"Content-Encoding: gzip\r\n"
+        elif form == "header":
+            more = b'WWW-Authenticate: Bearer error="%b"\r\n' % key.encode()
+        head = b"HTTP/1.1 %b\r\n%bContent-Type: application/json\r\n" % (status, more)
+        if form == "chunks":
+            chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+            connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        else:
+            connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("whole", "escapes", "JSON in JSON", "twice", "cut off", "text", "packed", "chunks"),
+        *("header", "stream"),
+    ],
+)
+def test_a_key_that_an_answer_quotes_is_on_no_record_and_goes_to_nobody_with_a_key_of_ours(
+    form: str, settings: ProxySettings, store: Store, provider: Provider
+) -> None:
+    keyed = replace(settings.openai, key=PLAIN_KEY)
+    settings = replace(settings, openai=keyed, record="content")
+    key, provider.answer = new(store, "shop"), quoting(form)
+    body = b'{"model": "m", "messages": [], "mine": "%b"}' % CALLERS.encode()
+    with ProxyThread(settings) as proxy:
+        own = proxy.ask(post(CHAT, body, b"Authorization: Bearer " + CALLERS.encode()))
+        got = proxy.ask(post(CHAT, body, b"Authorization: Bearer " + key.encode()))
+    if form != "stream":
+        assert got.startswith(b"HTTP/1.1 401 ")
+        head, _, clean = got.partition(b"\r\n\r\n")
+        assert f"Content-Length: {len(clean)}\r\n".encode() in head + b"\r\n"
+        assert b"[redacted]" in (head if form == "header" else clean)
+        assert PLAIN_KEY.encode() not in got
+        for again in (clean, *(one.encode() for one in strings_of(clean))):
+            assert PLAIN_KEY.encode() not in again
+        if form in ("whole", "text", "header", "twice"):
+            assert CALLERS.encode() in own, "to others an answer goes as it came"
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        contents = [traffic.content(call.id) for call in recorded(store)]
+        assert len(contents) == 2
+        for content in contents:
+            assert content is not None
+            for text in (content.request, content.answer, *strings_of(content.answer.encode())):
+                assert PLAIN_KEY not in text
+                assert CALLERS not in text or content.request == text
+        (mine,) = (one for one in contents if one is not None and "[redacted]" in one.request)
+        assert CALLERS not in mine.request
+    for file in store.path.parent.rglob("*"):
+        assert not file.is_file() or PLAIN_KEY.encode() not in file.read_bytes(), file
+
+
+def strings_of(body: bytes) -> list[str]:
+    """All texts in a body, those of JSON in them too."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return []
+    several, texts = [value], list[str]()
+    while several:
+        one = several.pop()
+        if isinstance(one, str):
+            texts += [one, *strings_of(one.encode())]
+        elif isinstance(one, dict | list):
+            several += [*one, *one.values()] if isinstance(one, dict) else one
+    return texts
+
+
+def test_an_error_without_a_key_goes_on_as_it_came_and_one_that_cannot_be_read_is_ours(
+    settings: ProxySettings, store: Store, provider: Provider
+) -> None:
+    settings = replace(settings, openai=replace(settings.openai, key=PLAIN_KEY))
+    sent = b"Authorization: Bearer " + new(store, "shop").encode()
+    packed = gzip.compress(b'{"error":  "busy", "n": 1.50}')
+    head = b"HTTP/1.1 400 No\r\nContent-Encoding: %b\r\nContent-Length: %d\r\nX-A: b\r\n\r\n%b"
+    with ProxyThread(settings) as proxy:
+        provider.answer = head % (b"gzip", len(packed), packed)
+        got = proxy.ask(post(CHAT, b"{}", sent))
+        assert got.endswith(b"\r\n\r\n" + packed)
+        assert b"Content-Encoding: gzip\r\n" in got
+        provider.answer = head % (b"br", 3, b"abc")
+        got = proxy.ask(post(CHAT, b"{}", sent))
+        assert got.startswith(b"HTTP/1.1 400 ")
+        assert b"X-A: b\r\n" in got
+        assert b"Content-Encoding" not in got
+        assert b"is not read here" in got
+        long = b'{"a": "%b"}' % (b"x" * (1 << 20))
+        provider.answer = answer(long, status=b"400 No")
+        assert b"is not read here" in proxy.ask(post(CHAT, b"{}", sent))
+        assert long in proxy.ask(post(CHAT, b"{}"))
+        provider.answer = lambda connection, _: (
+            connection.sendall(b"HTTP/1.1 400 No\r\nContent-Length: 9\r\n\r\nabc"),
+            connection.shutdown(socket.SHUT_RDWR),
+        )
+        got = proxy.ask(post(CHAT, b"{}", sent))
+        assert got.startswith(b"HTTP/1.1 502 "), "one that breaks off is not begun"

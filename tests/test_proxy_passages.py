@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, Received, post
-from proxy_fixtures import provider, settings, store
+from proxy_fixtures import answer, provider, settings, store
 from test_proxy import ASK, CHAT
 from test_proxy_clients import PYTHON, needs, ran
 from test_traffic import recorded, run
@@ -265,6 +265,13 @@ def test_keys_and_tokens_hold_for_sockets_too(
                 assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
     (sent,) = provider.received
     assert sent.header(b"authorization") == b"Bearer sk-own"
+    provider.answer = answer(b'{"wrong": "sk-own"}', status=b"401 No")
+    with ProxyThread(keyed) as proxy, opened(proxy, b"Authorization: Bearer " + free) as connection:
+        refused = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert refused.startswith(b"HTTP/1.1 502 ")
+    assert b"sk-own" not in refused, "what it quotes is nothing for a caller with a key of ours"
+    assert b"answered 401" in refused
+    provider.answer = echo
     with ProxyThread(replace(settings, token="s3cret-token")) as proxy:
         with opened(proxy) as connection:
             assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")

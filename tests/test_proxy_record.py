@@ -10,6 +10,7 @@ import termios
 import threading
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings
-from tfgrpo.proxy.proxy_settings import ProxySettings
+from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
-from tfgrpo.proxy.recorded_call import Call, streamed_text
+from tfgrpo.proxy.recorded_call import RECORDED, Call, streamed_text
 from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
-from tfgrpo.store.activity.traffic import ALL, CallFilter, CallRecord
+from tfgrpo.store.activity.key_ledger import Budget
+from tfgrpo.store.activity.traffic import ALL, CUT_OFF, CallFilter, CallRecord
 from tfgrpo.store.opening import open_ledger, open_traffic
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.side_files import SqliteLedger
 
 __all__ = ["provider", "settings", "store"]  # fixtures
@@ -151,6 +154,58 @@ def test_labels_are_few_however_often_what_records_is_started(
         with closing(open_traffic(path)) as traffic:
             labels = [json.loads(labels) for name, labels in traffic.totals() if name == CALLS]
         assert {one["model"] for one in labels} == {"other", *(f"m{n}" for n in range(100))}
+
+
+def test_no_setting_is_in_the_list_of_processes(settings: ProxySettings, store: Store) -> None:
+    """A webhook's address is its secret, and what is taken out of words are somebody's names. More
+    settings than a pipe has room for get there too."""
+    prices = {**PRICES, **{f"model-{n}": {"prompt": 1.0} for n in range(60_000)}}
+    ours = replace(
+        settings,
+        record="content",
+        redact=("Zaphod",),
+        webhook="http://127.0.0.1:9/services/HOOK",
+        budgets=(SpendLimit(Budget(100.0, "day")),),
+        prices=prices,
+    )
+    with ProxyThread(ours) as proxy:
+        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+        proxy.ask(post(CHAT, ASK))
+        until(lambda: recorder._reported > 0)
+        process = recorder.process
+        assert process is not None
+        for name in ("cmdline", "environ"):
+            seen = Path(f"/proc/{process.pid}/{name}").read_bytes()
+            assert not any(word in seen for word in (b"Zaphod", b"HOOK", b"model-1"))
+        process.kill()
+        until(lambda: recorder.process not in (None, process))
+        proxy.ask(post(CHAT, ASK))
+    assert len(recorded(store)) == 2
+    assert not list(store.path.parent.glob("*worker*"))
+
+
+def test_no_half_of_a_key_is_on_record_where_words_are_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, own, callers = str(tmp_path / "traffic.db"), b"0wn-" + b"7" * 30, b"mine-" + b"8" * 30
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
+    headers = [(b"Host", b"a"), (b"Api-Key", callers)]
+    request = Request(b"POST", CHAT.encode(), headers, modern=True, keep_alive=True)
+    call = Call("call-" + "0" * 32, 1_700_000_000_000_000, request)
+    call.status = 401
+    for key, take in ((callers, call.keep), (own, call.tap)):
+        begin = b'{"x": "'
+        take(begin + b"x" * (RECORDED - len(begin) - 20) + key + b'"}')
+    counter = Counter(counter_path(path, "ab"))
+    counter.increase()
+    made = WriterSettings(path, "ab", counter.descriptor, 0, True, None, [])
+    record([call.packed((own,))], made)
+    counter.close()
+    with closing(open_traffic(path)) as traffic:
+        content = traffic.content(call.id)
+    assert content is not None
+    assert content.request.endswith("xxx" + REDACTED)
+    assert content.answer.endswith("xxx" + REDACTED + CUT_OFF)
 
 
 class Killed(BaseException):

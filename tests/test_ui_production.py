@@ -426,9 +426,9 @@ def test_versions_are_compared_in_charts_with_what_was_rolled_out(store: Path) -
 
 def test_one_call_that_was_lost_is_one(store: Path) -> None:
     with closing(open_traffic(traffic_path(store))) as traffic:
-        traffic.count_lost(1)
+        traffic.count_lost("gone", 1)
         assert "1 call was lost before it was recorded" in Visitor(store).get("/production")
-        traffic.count_lost(1)
+        traffic.count_lost("gone", 2)
         assert "2 calls were lost before they were recorded" in Visitor(store).get("/production")
 
 

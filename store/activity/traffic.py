@@ -197,8 +197,8 @@ class TokenSum(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """How many calls of a worker were recorded, deleted ones included, and what they owed the
-    ledger when that was put down last."""
+    """How many calls of a worker were recorded, deleted ones included, and lost ones once they are
+    counted; and what they owed the ledger when that was put down last."""
 
     calls: int
     owed: Owed
@@ -319,8 +319,10 @@ class Traffic(Protocol):
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         """Label → the least and the largest score with it; None for scores without."""
 
-    def count_lost(self, number: int) -> None:
-        """Adds to the number of calls that were lost before they were recorded."""
+    def count_lost(self, worker: str, begun: int) -> None:
+        """Adds what a worker that is gone has begun and is not recorded to the number of lost
+        calls, and notes all of it as recorded: once, however often it is counted. Raises
+        StoreError."""
 
     def lost(self) -> int:
         """The number of calls that were lost before they were recorded."""

@@ -440,12 +440,20 @@ class SqliteTraffic(SideFile):
         )
         return {label: (low, high) for label, low, high in self._rows(query)}
 
-    def count_lost(self, number: int) -> None:
+    def count_lost(self, worker: str, begun: int) -> None:
         with self._writing():
+            missing = begun - self.recorded(worker).calls
+            if missing <= 0:
+                return
             self._db.execute(
                 "insert into facts values ('lost', ?)"
                 " on conflict (name) do update set value = value + excluded.value",
-                (number,),
+                (missing,),
+            )
+            self._db.execute(
+                "insert into workers values (?, ?)"
+                " on conflict (id) do update set recorded = excluded.recorded",
+                (worker, begun),
             )
 
     def lost(self) -> int:

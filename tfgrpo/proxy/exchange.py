@@ -22,6 +22,7 @@ from tfgrpo.proxy.http_message import (
 )
 from tfgrpo.proxy.library_choice import UnknownLibrary
 from tfgrpo.proxy.provider_connection import Asker, UpstreamConnection
+from tfgrpo.proxy.provider_error import ProviderError
 from tfgrpo.proxy.recorded_call import CUT, Call
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
@@ -36,6 +37,7 @@ from tfgrpo.rendering.request_placement import (
     question,
     subject,
 )
+from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.client_connection import ClientConnection
@@ -67,6 +69,8 @@ class Exchange(Asker):
         """Whether the answer goes on in chunks, once it has begun."""
         self._out: list[bytes] = []
         self._tried = 0
+        self._whole_error: ProviderError | None = None
+        """One that waits until it is whole: the caller has a virtual key."""
         self._over = self._is_whole = False
         proxy.open += 1
 
@@ -256,9 +260,16 @@ class Exchange(Asker):
     def answered(self, status: int, reason: bytes, headers: Headers) -> None:
         """The head of the answer is here: it goes on, with what it was answered under."""
         request, call = self.request, self.call
-        call.status, call.first = status, perf_counter()
+        call.status, call.first, self._whole_error = status, perf_counter(), None
         lines, call.packing, sized = answer_headers(headers)
+        if status >= 400 and call.key is not None:  # it may quote the provider's key
+            self._whole_error = ProviderError(status, reason, lines, call.packing, bytearray())
+            return
         sized = sized or status in (204, 304) or request.method == b"HEAD"
+        self._begin(status, reason, lines, sized=sized)
+
+    def _begin(self, status: int, reason: bytes, lines: list[bytes], *, sized: bool) -> None:
+        request, call = self.request, self.call
         self._chunked = chunked = not sized and request.modern
         request.keep_alive = request.keep_alive and (sized or chunked)
         lines.append(b"X-Tfgrpo-Call: " + call.id.encode())
@@ -274,7 +285,9 @@ class Exchange(Asker):
 
     def body(self, data: bytes) -> None:
         self.call.tap(data)
-        if self._chunked:
+        if self._whole_error is not None:
+            self._whole_error.add(data)
+        elif self._chunked:
             self._out += (b"%x\r\n" % len(data), data, b"\r\n")
         else:
             self._out.append(data)
@@ -285,7 +298,12 @@ class Exchange(Asker):
             self._out = []
 
     def ended(self) -> None:
-        if self._chunked:
+        if self._whole_error is not None:
+            bodiless = self.request.method == b"HEAD"
+            error = self._whole_error.without(self.proxy.own_keys, bodiless=bodiless)
+            self._begin(error.status, error.reason, error.lines, sized=True)
+            self._out.append(bytes(error.body))
+        elif self._chunked:
             self._out.append(b"0\r\n\r\n")
         self._finish()
         self.flush()
@@ -348,7 +366,8 @@ class Exchange(Asker):
 
     def _fail(self) -> None:
         """Tells of an exception that nobody else would see; the client would get no answer."""
-        log.exception("a request for %s failed", self.request.path)
+        path = self.proxy.pattern.sub(REDACTED, self.request.path)
+        log.exception("a request for %s failed", path)
         self._refuse(500, FAILED)
 
     def _refuse(self, status: int, message: str, after: float | None = None) -> None:

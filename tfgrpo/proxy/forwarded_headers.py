@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfgrpo.model.secrets import LONG
 from tfgrpo.store.activity.key_ledger import PREFIX
 
 if TYPE_CHECKING:
@@ -171,6 +172,16 @@ def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
     """Returns the key in a request's headers; None where there is none."""
     key = index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
     return key or index.get(b"x-goog-api-key")
+
+
+def sent_keys(request: Request) -> tuple[bytes, ...]:
+    """Returns each key that a request brings, without the word before it (`Bearer`): those of its
+    headers and of its query (`key`). Short ones are words of somebody's."""
+    values = [value for name in CREDENTIALS if (value := request.index.get(name))]
+    if query := request.target.partition(b"?")[2]:
+        values += [one[4:] for one in query.split(b"&") if one.startswith(b"key=")]
+    keys = (value.rpartition(b" ")[2] for value in values)
+    return tuple(key for key in keys if len(key) >= LONG)
 
 
 def virtual_key(sent: bytes | None) -> bytes | None:

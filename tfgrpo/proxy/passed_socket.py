@@ -95,6 +95,11 @@ class PassedSocket(Exchange, asyncio.Protocol):
             call.first, self._beginning = perf_counter(), b""
             status = line[9:12]
             call.status = int(status) if status.isdigit() else CUT
+            if call.key is not None and call.status >= 400:  # it may quote the provider's key
+                self.request.keep_alive = False
+                self._leave()
+                self._refuse(502, f"{self.upstream} answered {call.status}")
+                return
             others = _ours.sub(b"", b"".join(headers))
             data = b"%b\r\nX-Tfgrpo-Call: %b%b%b%b" % (line, call.id.encode(), others, end, rest)
         self.client.write(data)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tfgrpo.model.secrets import LONG
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget
@@ -281,8 +282,16 @@ class ProxySettings:
     @property
     def has_keys(self) -> bool:
         """Whether virtual keys are taken: the key of a provider is here."""
-        listed = (one.upstream for one in self.providers)
-        return any(one.key for one in (*self.upstreams.values(), *listed))
+        return any(one.key for one in self._every_upstream)
+
+    @property
+    def keys(self) -> frozenset[bytes]:
+        """The keys of providers; one that is as short as a word is known in no text."""
+        return frozenset(o.key.encode() for o in self._every_upstream if len(o.key) >= LONG)
+
+    @property
+    def _every_upstream(self) -> tuple[Upstream, ...]:
+        return (*self.upstreams.values(), *(one.upstream for one in self.providers))
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -29,7 +29,7 @@ from glob import glob
 from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
+from tfgrpo.proxy.recorded_call import LENGTH, RECORDED, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -253,11 +253,16 @@ class RecordWriter:
 
     def _rows(self, calls: list[SeenCall]) -> list[CallRecord]:
         callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
+        finders: dict[tuple[bytes, ...], tuple[Finder, Finder]] = {}
         rows = []
         for call in calls:
             row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             status, error = call.outcome()
+            if call.keys not in finders:
+                finder = self._patterns.beside(call.keys)
+                finders[call.keys] = finder, finder.of_names()
+            withheld, withheld_in_names = finders[call.keys]
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
@@ -265,41 +270,34 @@ class RecordWriter:
                 worker=self._settings.worker,
                 experiences=None if ids is None else json.dumps(ids),
                 subject=self._identity(row.subject) if row.subject else None,
-                model=_whole(row.model),
-                route=self._patterns.sub(REDACTED, row.route),
+                model=_clean(row.model, withheld_in_names),
+                route=withheld.sub(REDACTED, row.route),
                 status=status,
                 caller=caller,
-                error=_whole(error or unread),
+                error=_clean(error or unread, withheld),
                 trace=call.trace(),
-                tags=self._tags(call),
+                tags=_tags(call, withheld),
                 **tokens._asdict(),
             )
             rows.append(row)
         return rows
 
-    def _tags(self, call: SeenCall) -> str | None:
-        """Returns the tags of a call as they stand on record, less what is taken out of words."""
-        if not call.labels and not call.metadata:
-            return None
-        clean = (
-            (_whole(name), self._patterns.sub(REDACTED, _whole(value) or ""))
-            for name, value in sorted(call.tags().items())
-        )
-        return json.dumps(dict(clean))
-
     def _identity(self, value: str) -> str:
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
 
     def _words(self, call: SeenCall) -> CallContent:
+        keys, withheld = Finder.of(call.keys), self._patterns.beside(call.keys)
         request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
         text = answer.decode(errors="replace")
+        own = own if len(request) < RECORDED else keys.without_half(own)
+        text = text if whole else keys.without_half(text)
         if not streamed:  # some answers repeat whom they are for
             text = without_identities(text, self._identity)
         return CallContent(
             call.record.id,
-            without_secrets(own, self._patterns),
-            without_secrets(text, self._patterns) + ("" if whole else CUT_OFF),
+            keys.sub(REDACTED, without_secrets(own, withheld)),
+            keys.sub(REDACTED, without_secrets(text, withheld)) + ("" if whole else CUT_OFF),
         )
 
 
@@ -316,14 +314,26 @@ def _seen(record: tuple[Any, ...], *rest: Any) -> SeenCall:
     return SeenCall(CallRecord._make(record), *rest)
 
 
-def _whole(text: str | None) -> str | None:
-    """Returns a text as SQLite takes it: half of a surrogate pair, which JSON can name, is none."""
-    return None if text is None else text.encode(errors="replace").decode()
+def _tags(call: SeenCall, withheld: Finder) -> str | None:
+    """Returns the tags of a call as they stand on record, less what is taken out of words."""
+    if not call.labels and not call.metadata:
+        return None
+    tags = sorted(call.tags().items())
+    return json.dumps({_clean(name, withheld): _clean(value, withheld) for name, value in tags})
+
+
+def _clean(text: str | None, withheld: Finder) -> str | None:
+    """Returns a text less what is taken out of words, as SQLite takes it: half of a surrogate pair,
+    which JSON can name, is none."""
+    if text is None:
+        return None
+    return withheld.sub(REDACTED, text.encode(errors="replace").decode())
 
 
 def main() -> None:
-    """Writes what comes in on standard input: what is for the log goes to standard output, and a
-    line with a number after each batch says how many calls were written so far."""
+    """Writes what comes in on standard input, behind a first message with the settings: what is for
+    the log goes to standard output, and a line with a number after each batch says how many calls
+    were written so far."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # calls under way are still to be recorded
 
@@ -331,7 +341,20 @@ def main() -> None:
         with suppress(OSError):  # the worker is gone
             os.write(1, " ".join(line.split()).encode() + b"\n")
 
-    RecordWriter(WriterSettings(*json.loads(sys.argv[1])), tell).run(0)
+    settings = _read_whole(0, int.from_bytes(_read_whole(0, LENGTH), "little"))
+    RecordWriter(WriterSettings(*json.loads(settings)), tell).run(0)
+
+
+def _read_whole(pipe: int, length: int) -> bytes:
+    """Returns the next bytes of a pipe. Ends this process where the worker is gone before them: it
+    has handed nothing over."""
+    data = b""
+    while len(data) < length:
+        piece = os.read(pipe, length - len(data))
+        if not piece:
+            sys.exit(0)
+        data += piece
+    return data
 
 
 class Counter:
@@ -390,9 +413,7 @@ def settle(traffic: Traffic, path: str, worker: str, descriptor: int) -> None:
     """Counts as lost what a worker has begun and is not on record, and takes its file away; its
     lock is held. Raises StoreError, and leaves the file then."""
     begun = int.from_bytes(os.pread(descriptor, SIZE, 0), sys.byteorder)
-    missing = max(0, begun - traffic.recorded(worker).calls)
-    if missing:
-        traffic.count_lost(missing)
+    traffic.count_lost(worker, begun)
     with suppress(OSError):
         os.unlink(counter_path(path, worker))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from tfgrpo.model.response import MARK
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
 from tfgrpo.model.wire_formats import end_of_events, events_of, is_framed, is_stream, stream_failure
-from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key
+from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key, sent_keys
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.http_message import Request
@@ -90,6 +90,11 @@ PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
 
 
+def message(data: bytes) -> bytes:
+    """Returns bytes as they go to the process that records: behind their length, in four."""
+    return len(data).to_bytes(LENGTH, "little") + data
+
+
 class Tokens(NamedTuple):
     """Tokens by the provider's count: in, of these from its cache, and out."""
 
@@ -102,7 +107,7 @@ class SeenCall(NamedTuple):
     """A call that is over: its record as it was seen, and what the rest of it is read from. `key`
     is the caller's, which no file ever holds; `pieces` are the parts of the answer that may say its
     tokens, `request` and `response` the words, None where they are not kept; with `cut` the answer
-    has more of them."""
+    has more of them. `keys` are those that were sent, which an answer may quote."""
 
     record: CallRecord
     experiences: tuple[str, ...] | None
@@ -116,6 +121,7 @@ class SeenCall(NamedTuple):
     traceparent: bytes | None
     labels: bytes | None
     metadata: tuple[tuple[str, str], ...]
+    keys: tuple[bytes, ...] = ()
 
     def trace(self) -> str | None:
         """Returns the trace that the caller named, the span in it and its flags, in hex; None where
@@ -154,7 +160,7 @@ class SeenCall(NamedTuple):
             return self.pieces
         if self.packing not in PACKINGS:
             return None
-        content, whole = _inflated(self.pieces[0], UNPACKED)
+        content, whole = inflate(self.pieces[0], UNPACKED)
         return (content,) if whole else None
 
     def tokens(self) -> tuple[Tokens, str | None]:
@@ -195,7 +201,7 @@ class SeenCall(NamedTuple):
         says why. What a pattern is to take out may be split between the events of a stream."""
         content, whole = self.response or b"", not self.cut
         if self.packing in PACKINGS:
-            content, inflated = _inflated(content, RECORDED)
+            content, inflated = inflate(content, RECORDED)
             if inflated is None:
                 return b"", True, False
             whole = whole and inflated
@@ -206,8 +212,8 @@ class SeenCall(NamedTuple):
         return content, whole, False
 
 
-def _inflated(packed: bytes, most: int) -> tuple[bytes, bool | None]:
-    """What was packed, up to so many bytes, and whether that is all; None: it is none."""
+def inflate(packed: bytes, most: int) -> tuple[bytes, bool | None]:
+    """Returns what was packed, up to so many bytes, and whether that is all; None: it is none."""
     unpacking = zlib.decompressobj(wbits=47)
     try:
         return unpacking.decompress(packed, most), not unpacking.unconsumed_tail
@@ -416,9 +422,9 @@ class Call:
         event = {"delta": text[:RECORDED].decode("utf-8", "replace")}
         return b"data: %s\n\n%s" % (json.dumps(event).encode(), rest)
 
-    def packed(self) -> bytes:
+    def packed(self, own_keys: tuple[bytes, ...] = ()) -> bytes:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
-        four bytes, and the call in the bytes of `marshal`."""
+        four bytes, and the call in the bytes of `marshal`. `own_keys` are those of providers."""
         began, first = self.began, self.first
         index, doubt = self.request.index, self._doubt()
         name, version, digest, experiences, _, trouble, _, arm = self.chosen or (None,) * 8
@@ -431,7 +437,7 @@ class Call:
             *(int(bool(trouble)), None, self.error, None, None),
             *(self.key, self.provider, self.tries or None),
         )
-        message = dumps(
+        seen = dumps(
             (
                 record,
                 experiences,
@@ -440,9 +446,10 @@ class Call:
                 self._pieces(doubt),
                 *(self.asked, self._words(), self._cut, doubt),
                 *(index.get(TRACE), index.get(TAGS), self.metadata),
+                (*own_keys, *sent_keys(self.request)),
             )
         )
-        return len(message).to_bytes(LENGTH, "little") + message
+        return message(seen)
 
     def _doubt(self) -> Doubt:
         """Returns whether the answer may be none, though its status is 200."""

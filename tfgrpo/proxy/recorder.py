@@ -24,7 +24,7 @@ from contextlib import suppress
 from tfgrpo.proxy.keys_and_limits import SpendingSettings
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED, Counter, counter_path
-from tfgrpo.proxy.recorded_call import Call
+from tfgrpo.proxy.recorded_call import Call, message
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.store import child_processes
@@ -64,6 +64,9 @@ class Recorder:
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()
         self._loop = asyncio.get_running_loop()
+        self._unsent = b""
+        """What the process that runs now has to be sent before any call: the rest of its settings,
+        which no list of processes is to show."""
         self._pending: deque[bytes] = deque()
         """Calls that the pipe had no room for yet."""
         self._cut = 0
@@ -100,9 +103,9 @@ class Recorder:
         self._counter.increase()
         call.recorder = self
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call, own_keys: tuple[bytes, ...]) -> None:
         """Hands a call over that is over: before the last of its answer is sent, so that no answer
-        is without its record if this worker is killed."""
+        is without its record if this worker is killed. `own_keys` are those of providers."""
         if call.recorder is None:
             self.begin(call)
         self._added += 1
@@ -113,7 +116,7 @@ class Recorder:
             self._full = True
             return
         self._full = False
-        data = call.packed()
+        data = call.packed(own_keys)
         self._pending.append(data)
         self._bytes += len(data)
         if self.process is None:
@@ -166,14 +169,15 @@ class Recorder:
         self._again = None
         descriptor = self._counter.descriptor
         again = len(self._pending)
-        settings = json.dumps((self.path, self._worker, descriptor, again, *self._settings))
+        settings = (self.path, self._worker, descriptor, again, *self._settings)
+        self._unsent = message(json.dumps(settings).encode())
         reading, self._pipe = os.pipe()
         try:
             with suppress(OSError, AttributeError):
                 fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE)
             os.set_blocking(self._pipe, False)
             self.process = process = child_processes.start(
-                child_processes.python("-c", COMMAND, settings),
+                child_processes.python("-c", COMMAND),
                 child_processes.without_keys("OTEL_", *child_processes.NETWORK),
                 stdin=reading,
                 stdout=subprocess.PIPE,
@@ -248,7 +252,7 @@ class Recorder:
         another has to."""
         self._watch(False)
         self._loop.remove_reader(self._lines)
-        while self._pending and time.monotonic() < deadline:
+        while (self._unsent or self._pending) and time.monotonic() < deadline:
             if select.select([], [self._pipe], [], 1.0)[1] and not self._send():
                 break
         self.process = None
@@ -278,9 +282,12 @@ class Recorder:
     def _send(self) -> bool:
         """Sends what the pipe has room for; returns whether there is anybody to read it."""
         pending = self._pending
-        while pending:
-            data = pending[0]
+        while self._unsent or pending:
             try:
+                if self._unsent:
+                    self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
+                    continue
+                data = pending[0]
                 self._cut += os.write(self._pipe, memoryview(data)[self._cut :])
             except BlockingIOError:
                 break
@@ -291,7 +298,7 @@ class Recorder:
                 break
             self._cut = 0
             self._sent.append(pending.popleft())
-        self._watch(bool(pending) and not self._closing)
+        self._watch(bool(self._unsent or pending) and not self._closing)
         return True
 
     def _watch(self, wanted: bool) -> None:

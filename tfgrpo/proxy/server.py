@@ -62,6 +62,8 @@ class Proxy:
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
         self.upstreams = settings.upstreams
+        self.own_keys: tuple[bytes, ...] = ()
+        """The keys of providers, also of those before a reload: calls with them may go on."""
         self._route()
         self._ledger_path: str | None = None
         self.desk: Desk | None = None
@@ -80,16 +82,18 @@ class Proxy:
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         self._decider: Decider | None = None
-        self._pattern = Finder(settings.redact)
+        self.pattern = Finder(settings.redact, settings.personal)
+        """What is taken out of what is told of requests."""
         self.access: AccessLog | None = None
         if settings.access_log:
-            self.access = AccessLog(settings.access_log, self._pattern)
+            self.access = AccessLog(settings.access_log, self.pattern)
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
 
     def _route(self) -> None:
         """Has requests go by the providers that the settings list; without a list no step is
-        added."""
+        added. Their keys are to be known in what they answer."""
+        self.own_keys = tuple({*self.own_keys, *self.settings.keys})
         self.router: Router | None = None
         self.exchange: type[Exchange] = Exchange
         if self.settings.providers:
@@ -204,7 +208,7 @@ class Proxy:
         path once."""
         if not looks_like_chat(request.method, request.path):
             return
-        path = self._pattern.sub(REDACTED, request.path)
+        path = self.pattern.sub(REDACTED, request.path)
         if path not in self.passed and len(self.passed) >= MOST_PATHS:
             path = OTHER_PATHS
         if path not in self.passed:
@@ -236,7 +240,7 @@ class Proxy:
         if self.access is not None:
             self.access.add(call)
         if recorder := call.recorder or self._recorder_of(call):
-            recorder.add(call)
+            recorder.add(call, self.own_keys)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
             self.tell_troubles()

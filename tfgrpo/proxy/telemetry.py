@@ -391,6 +391,9 @@ def take_feedback(
     """Puts feedback as it was sent on record, less what a pattern finds in it; returns it. Raises
     FeedbackRefused or StoreError."""
     now, scales = time.time_ns() // 1000, traffic.scales()
+    label = given.get("label")
+    if isinstance(label, str):  # the scale is that of the label on record
+        given = {**given, "label": pattern.sub(REDACTED, label)}
     checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
     feedback = clean_feedback(checked, pattern)
     record_feedback(traffic, feedback, call)
@@ -444,9 +447,9 @@ class AccessLog:
     write to one: each line is one write."""
 
     def __init__(self, path: str, pattern: Finder) -> None:
-        """`pattern` is what is taken out of paths."""
+        """`pattern` is what is taken out of paths, models and errors."""
         self._path = path
-        self._pattern = pattern
+        self._pattern, self._of_names = pattern, pattern.of_names()
         self._file = STDERR
         self._trouble = False
         self.reopen()
@@ -484,8 +487,8 @@ class AccessLog:
             "library": None if chosen is None else chosen.name,
             "version": None if chosen is None else chosen.version,
             "arm": None if chosen is None else chosen.arm,
-            "model": call.model,
-            "error": call.error,
+            "model": call.model and self._of_names.sub(REDACTED, call.model),
+            "error": call.error and self._pattern.sub(REDACTED, call.error),
         }
         try:
             os.write(self._file, json.dumps(line).encode() + b"\n")

@@ -6,9 +6,10 @@ machines. Names of people are none of it: nothing finds them without a model. Na
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from types import ModuleType
 
@@ -49,6 +50,8 @@ _addresses = re.compile(
     r"(?<![A-Za-z0-9_.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})"
     r"(?![A-Za-z0-9_:]|\.[A-Za-z0-9_])"
 )
+FEW = 3
+"""Letters that a text may end with by chance."""
 
 
 class Finder:
@@ -59,14 +62,51 @@ class Finder:
     def __init__(self, redact: tuple[str, ...] = (), regions: Sequence[str] | None = None) -> None:
         """Raises SettingsError."""
         self._patterns = (_secrets, *map(_expression, filter(None, redact)))
+        self._values: tuple[str, ...] = ()
+        self._finds_numbers = regions is not None
         self._regions: tuple[str | None, ...] = ()
         if regions is not None:
             self._plans = plans()
             self._regions = checked_regions(regions) or (None,)
 
+    @classmethod
+    def of(cls, values: Iterable[bytes]) -> Finder:
+        """Returns one that finds these texts alone."""
+        alone = cls().beside(values)
+        alone._patterns = ()
+        return alone
+
+    def beside(self, values: Iterable[bytes]) -> Finder:
+        """Returns one that finds these texts too, before all else: an expression may find a part of
+        one. Nothing keeps them but what is returned."""
+        other = copy.copy(self)
+        texts = {value.decode(errors="replace") for value in values}
+        other._values = tuple(sorted(texts, key=len, reverse=True))
+        return other
+
+    def without_half(self, text: str) -> str:
+        """Returns a text that was cut off without the beginning of one of these texts at its end,
+        where that is more than a few letters."""
+        for value in self._values:
+            for length in range(len(value) - 1, FEW, -1):
+                if text.endswith(value[:length]):
+                    return text[:-length] + REDACTED
+        return text
+
+    def of_names(self) -> Finder:
+        """Returns one for names of models, which finds all but numbers of telephones: a date in a
+        name looks like one of some country's."""
+        other = copy.copy(self)
+        other._finds_numbers = False
+        return other
+
     def search(self, text: str) -> bool:
         """Whether there is anything in a text."""
-        return any(one.search(text) for one in self._patterns) or any(self._spans(text))
+        return (
+            any(value in text for value in self._values)
+            or any(one.search(text) for one in self._patterns)
+            or any(self._spans(text))
+        )
 
     def sub(self, replacement: str, text: str) -> str:
         """A text with a replacement for all that is found."""
@@ -75,6 +115,9 @@ class Finder:
     def subn(self, replacement: str, text: str) -> tuple[str, int]:
         """What `sub` returns, and how often something was found."""
         count, pieces, at = 0, [], 0
+        for value in self._values:
+            count += text.count(value)
+            text = text.replace(value, replacement)
         for pattern in self._patterns:
             text, more = pattern.subn(replacement, text)
             count += more
@@ -91,7 +134,7 @@ class Finder:
         for match in _addresses.finditer(text):
             if _is_address(match[0]):
                 yield match.span()
-        if not _digits.search(text):
+        if not self._finds_numbers or not _digits.search(text):
             return
         if len(text) > LONGEST:
             yield from (match.span() for match in _digits.finditer(text))
@@ -122,10 +165,18 @@ def without_secrets(text: str, pattern: Finder) -> str:
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
 
 
+def without_values(text: str, values: Finder) -> str:
+    """Returns a body without texts that a finder knows, as JSON may write them too, however deep.
+    A body of another shape than JSON is read as if it were JSON that was cut off."""
+    return _clean_cut_off(without_secrets(text, values), values)
+
+
 def clean_feedback(feedback: Feedback, pattern: Finder) -> Feedback:
-    """Returns feedback without what a pattern finds, in its comment and its right answer."""
-    comment, correct = feedback.comment, feedback.correct
+    """Returns feedback without what a pattern finds, in its label, its comment and its right
+    answer."""
+    label, comment, correct = feedback.label, feedback.comment, feedback.correct
     return feedback._replace(
+        label=label and pattern.sub(REDACTED, label),
         comment=comment and pattern.sub(REDACTED, comment),
         correct=correct and pattern.sub(REDACTED, correct),
     )
