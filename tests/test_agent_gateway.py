@@ -26,6 +26,7 @@ from tfgrpo.agents.gateway import Desk, Gateway, Reply
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model import secrets
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.client import Calls
 from tfgrpo.store import ROOT
@@ -781,3 +782,26 @@ def test_what_cannot_be_recorded_fails_its_attempt_alone(
         pytest.raises(CallFailed, match=words),
     ):
         rig.attempt(agent)
+
+
+def test_what_code_of_a_users_asks_a_model_is_without_a_known_secret(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    secret = "zq-7f3Kd0Vb9sX2mWq81"
+    secrets.know(secret, "SOME_KEY")
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        said = {"role": "assistant", "content": f"It is {secret}."}
+        return str(await context.reply([said]))
+
+    with (
+        WireEndpoint(lambda path, body: "Is it?") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        context = rig.context()
+        meta = {"persona": "Ada"}
+        context = replace(context, problem=replace(context.problem, meta=meta))
+        assert rig.attempt(agent, context).response == "Is it?"
+        told = json.dumps(server.requests)
+    assert "It is ***." in told
+    assert secret not in told

@@ -31,6 +31,7 @@ from tfgrpo.domains.few_answers import Chances
 from tfgrpo.model.caller_functions import identity, is_of_tfgrpo
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.response import MOST_TOKENS, as_text
+from tfgrpo.model.secrets import scrub
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
@@ -141,7 +142,7 @@ class Context:
         if not all(isinstance(one, int) and 0 <= one <= MOST_TOKENS for one in tokens):
             raise ValueError(f"a number of tokens is from 0 to {MOST_TOKENS:,}")
         prompt = tuple((as_text(role), as_text(text)) for role, text in messages)
-        self.elsewhere.append(Elsewhere(as_text(answer), *tokens, prompt))
+        self.elsewhere.append(Elsewhere(scrub(as_text(answer)), *tokens, scrub(prompt)))
 
     async def ask(
         self,
@@ -154,7 +155,8 @@ class Context:
     ) -> RecordedAnswer:
         """Asks the policy model, or `model`, with the sampling of this attempt. `turn` tells apart
         calls that read alike; `request` overrides fields of the Request, as in `temperature=0.0`.
-        Raises CallFailed and EndpointError, which may be let through."""
+        Known secrets are taken out of what is asked. Raises CallFailed and EndpointError, which may
+        be let through."""
         call_path = (*self.call_path, turn) if turn else self.call_path
         question = Request(
             stage=stage,
@@ -164,6 +166,8 @@ class Context:
             seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
         question = replace(question, **request)
+        messages, turns = scrub(question.messages), scrub(question.turns)
+        question = replace(question, messages=messages, turns=turns)
         return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 
 
@@ -337,10 +341,20 @@ def imported(place: str) -> Any:
     return target
 
 
-def describe_error(error: BaseException) -> str:
-    """Returns what was raised, in a line. Its own text is somebody's code, and may fail too."""
+LINE = 200
+"""Characters of an error that are shown."""
+
+
+def describe_error(error: BaseException, most: int = LINE) -> str:
+    """Returns what was raised, in a line without known secrets. Its own text is somebody's code,
+    and may fail too."""
     try:
         text = str(error)
     except Exception:
         text = ""
-    return " ".join(f"{type(error).__name__}: {text}".strip(": ").split())[:200]
+    return scrub(" ".join(f"{type(error).__name__}: {text}".strip(": ").split()))[:most]
+
+
+def describe_value(value: object, most: int = 80) -> str:
+    """Returns how Python writes what somebody's code gave, without known secrets."""
+    return scrub(repr(value))[:most]
