@@ -143,8 +143,8 @@ class _Bill:
 @dataclass(slots=True)
 class _Attempts:
     """A call on its way, with the tries that gave no answer and what of them the budget has in no
-    record yet. `least` tokens its answer needs, `most` fit beside its prompt, and `looked` is when
-    the journal was last asked."""
+    record yet. `least` tokens its answer needs, `most` fit beside its prompt, `looked` is when the
+    journal was last asked, and it `is_left` when nobody waits for its answer any more."""
 
     key: bytes
     request: Request
@@ -156,6 +156,7 @@ class _Attempts:
     wasted: list[Answer] = field(default_factory=list)
     unrecorded: int = 0
     failed_at: Member | None = None
+    is_left: bool = False
 
     @property
     def prompt(self) -> bytes:
@@ -302,6 +303,7 @@ class Calls:
         try:
             return await self._retry(call)
         except BaseException:
+            call.is_left = True
             wasted, call.wasted = call.wasted, []  # a try that still answers tells its own alone
             if wasted:  # nothing will be answered, and it is paid for all the same
                 self._start(self._record_unusable(call, wasted))
@@ -408,12 +410,22 @@ class Calls:
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
             bill.unrecorded = bill.cost
-            row = await self._record(call, call.key, answer, call.wasted)
+            wasted, call.wasted = call.wasted, []  # whoever asks may go now: they are told here
+            try:
+                row = await self._record(call, call.key, answer, wasted)
+            except BaseException:
+                call.wasted = wasted
+                raise
             there = self._runs.call(call.key) if self._conditions.shared else None
             if there is not None and (there.time, there.answer) != (row.time, row.answer):
-                await self._record_unusable(call, [answer, *call.wasted])
+                await self._record_unusable(call, [answer, *wasted])
                 answer = Answer(**there.answer)  # another process's, which was journalled first
             bill.unrecorded = 0
+        except (Transient, _CutShort):
+            if call.is_left and call.wasted:  # nobody else will tell of them
+                wasted, call.wasted = call.wasted, []
+                await self._record_unusable(call, wasted)
+            raise
         finally:
             if self._budget:
                 self._budget.settle(reserved, bill.cost, bill.unrecorded)
