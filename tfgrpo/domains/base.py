@@ -18,7 +18,8 @@ import importlib
 import inspect
 import pickle
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -95,6 +96,37 @@ class Elsewhere(NamedTuple):
     messages: tuple[Message, ...] = ()
 
 
+class Reports:
+    """What an attempt tells of answers that it had from elsewhere, in whatever thread. A function
+    that took too long goes on in its own: what it tells after `close` goes to whom that names."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reports: list[Elsewhere] = []
+        self._late: Callable[[Elsewhere], None] | None = None
+
+    def __iter__(self) -> Iterator[Elsewhere]:
+        with self._lock:
+            return iter(self._reports[:])
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def append(self, report: Elsewhere) -> None:
+        """Adds a report. Raises what `late` raises."""
+        with self._lock:
+            self._reports.append(report)
+            late = self._late
+        if late is not None:
+            late(report)
+
+    def close(self, late: Callable[[Elsewhere], None]) -> list[Elsewhere]:
+        """Returns the reports so far; `late` is called with each that follows, in its thread."""
+        with self._lock:
+            self._late = late
+            return self._reports[:]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a rollout or an asynchronous verifier works with.
@@ -115,7 +147,7 @@ class Context:
     sample: int
     call_path: CallPath
     library: Library | None = None
-    elsewhere: list[Elsewhere] = field(default_factory=list)
+    elsewhere: Reports = field(default_factory=Reports)
     judged: list[Verdict] = field(default_factory=list)
 
     @property
@@ -134,9 +166,10 @@ class Context:
     ) -> None:
         """Tells of a model's answer that was had elsewhere, and of the tokens that it took.
 
-        It goes on record when the attempt ends, at the policy model's price, and counts towards
-        the budget. `messages` are what was asked, each (role, text). May be called from any thread.
-        Raises ValueError for a number of tokens that is none.
+        It goes on record when the attempt ends, or at once where that has ended, at the policy
+        model's price, and counts towards the budget. `messages` are what was asked, each (role,
+        text). May be called from any thread. Raises ValueError for a number of tokens that is none,
+        and InvalidOperation where the run has ended.
         """
         tokens = (prompt_tokens, completion_tokens, cached_tokens)
         if not all(isinstance(one, int) and 0 <= one <= MOST_TOKENS for one in tokens):

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from tfgrpo.costs.prices import Price
@@ -195,6 +196,7 @@ class Calls:
         self._lookup = Lookup(runs)
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
+        self._numbers = count()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -248,10 +250,15 @@ class Calls:
             self.meter.count(request.stage, paid, self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
-    async def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> str:
+    def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> asyncio.Task[str]:
         """Records an answer that was had by other ways than `ask`: it is journalled and counted,
-        and taken from the budget. Returns its key, in hex. Raises StoreError."""
-        key = digest(["tfgrpo.elsewhere", self._scope, list(call_path), time.time_ns()])
+        and taken from the budget, also where nobody waits for that. Returns what comes to its key,
+        in hex, or raises StoreError."""
+        return self._start(self._note(request, answer, call_path))
+
+    async def _note(self, request: Request, answer: Answer, call_path: CallPath) -> str:
+        number = next(self._numbers)
+        key = digest(["tfgrpo.elsewhere", self._scope, list(call_path), time.time_ns(), number])
         step = call_path[0] if call_path and isinstance(call_path[0], int) else None
         await self._journal.append(self._row(_Attempts(key, request, step), key, answer))
         self.meter.count(request.stage, answer, self._price)
