@@ -17,7 +17,7 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps, trial_task
-from tfgrpo.learn.run_setup import ReadyRun, put_on_record
+from tfgrpo.learn.run_setup import ReadyRun, count_spent, put_on_record
 from tfgrpo.notices import (
     Notice,
     OnProgress,
@@ -113,7 +113,11 @@ async def run_to_end(
     if store.runs.state(run) == "finished":
         return _result(store, project, ready, started)
     budget = None if ready.budget is None else ready.budget.on_record
-    with _at_work(store, run, budget):
+    with _at_work(store, run, budget) as is_finished:
+        if is_finished:  # by another process, since it was looked at
+            return _result(store, project, ready, started)
+        if ready.budget is not None:
+            count_spent(store, project, ready.budget, run)
         settings = plan.settings
         for text in plan.warnings:
             on_progress(WarningNotice(text))
@@ -166,9 +170,10 @@ async def run_to_end(
 
 
 @contextmanager
-def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]:
+def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[bool]:
     """Holds a run's lock, and while it is not on record its name's; what fails before the first
-    answer leaves neither run nor lock behind. Raises InvalidOperation where it is at work."""
+    answer leaves neither run nor lock behind. Yields whether it is finished. Raises
+    InvalidOperation where it is at work."""
     runs = store.runs
     new = not runs.is_on_record(run)
     paths = [runs.lock_path(run), *([runs.starting_path(run.name)] if new else [])]
@@ -187,9 +192,11 @@ def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]
                     f"run {run.name} is running in another process", hint="see `tfgrpo status`"
                 )
         try:
-            if not new:
+            states = [] if new else runs.states(run)
+            is_finished = bool(states) and states[-1].state == "finished"
+            if not (new or is_finished):
                 runs.note_budget(run, budget)
-            yield
+            yield is_finished
         finally:
             for path in paths if runs.is_pending(run) else paths[1:]:
                 with suppress(OSError):  # where a file that is open cannot go
