@@ -72,7 +72,8 @@ def train(app: App, given: Given) -> None:
     if given.workers:
         queue_address(app.location)  # which a file has none of
     from tfgrpo.learn.run_estimate import estimate_run
-    from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
+    from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run
+    from tfgrpo.model.budget import open_budget
 
     there = _has_store(app)
     if not there:
@@ -85,7 +86,7 @@ def train(app: App, given: Given) -> None:
         printing.warn(plan.warnings)
         if plan.chosen:
             printing.echo(plan.chosen, err=True)
-        run_budget(app.store, project, given.budget, plan.prices)
+        open_budget(given.budget, plan.prices)
         print_figures(estimate_run(app.store, plan, run), given)
         return
     make = None if there else app.make_store

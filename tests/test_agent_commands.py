@@ -28,6 +28,7 @@ from tfgrpo.agents.user_program import MARK
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model import secrets
 from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
@@ -193,6 +194,55 @@ reward = "{PYTHON} sees.py reward"
     for name in ("agent", "reward"):
         *_, last = (tmp_path / name).read_text().splitlines()
         assert last == "OWN_EMPTY OWN_OTHER", name
+
+
+SECRET = "zq-7f3Kd0Vb9sX2mWq81"
+SAYS = f"""
+import json, os, sys
+say = {{"answer": "12 {SECRET}", "words": "w" * 190 + "{SECRET}", "reward": 1,
+       "messages": [{{"role": "assistant", "content": "{SECRET}"}}],
+       "usage": {{"prompt_tokens": 1}}}}
+open("new.txt", "w").write("y" * 5990 + "{SECRET}\\n")
+print(json.dumps(say))
+"""
+DIES = f"""
+import sys
+sys.stderr.write("{SECRET}" + "x" * 390)
+sys.exit(1)
+"""
+JUDGES = f"""
+import sys
+assert "{SECRET}" not in sys.stdin.read()
+print("0.5", "w" * 190 + "{SECRET}")
+"""
+
+
+def test_a_key_that_commands_know_by_other_ways_is_in_nothing_that_they_say(
+    rig: Rig, tmp_path: Path
+) -> None:
+    secrets.know(SECRET, "SOME_KEY")
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    says, dies = script(tmp_path, SAYS, "says.py"), script(tmp_path, DIES, "dies.py")
+    judges = script(tmp_path, JUDGES, "judges.py")
+    known = {
+        "own reward": made(rig, tmp_path, run=says, workspace="workspace", reward="agent"),
+        "judged": made(rig, tmp_path, run=says, workspace="workspace", reward=judges),
+        "dead": made(rig, tmp_path, run=dies),
+    }
+    with pytest.raises(SettingsError, match="gives no reward") as refused:
+        made(rig, tmp_path, run="echo 12", reward=f"{PYTHON} -c 'print(\"{SECRET}\")'")
+    assert SECRET not in str(refused.value)
+    assert known["own reward"].reward == 1.0
+    assert known["judged"].reward == 0.5
+    assert known["dead"].outcome == "failed"
+    for name, rollout in known.items():
+        told = repr((rollout.response, rollout.reason, rollout.details, rollout.messages))
+        assert "*" in told, name
+        assert SECRET[:8] not in told, name
+        assert SECRET[-8:] not in told, name
+    rows = rig.calls._runs._port.connection.execute("select * from journal")  # type: ignore[attr-defined]
+    assert SECRET not in repr(rows.fetchall())
 
 
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])

@@ -17,20 +17,24 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 from scripted import opened_calls
-from waiting import until
+from waiting import until, until_so
 from wires import USAGE, Said, WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout
 from tfgrpo.agents.function_agent import AgentContext, Attempt, FunctionAgent
 from tfgrpo.agents.gateway import Desk, Gateway, Reply
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Sampling, Trajectory
+from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.model import secrets
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.client import Calls
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.rollout.agent_loop import bounded
 from tfgrpo.store import ROOT
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Experience, Library
 
 LESSON = 'Look it up first, then "answer" briefly — ja.'
@@ -371,8 +375,6 @@ def test_an_answer_that_cannot_be_recorded_ends_the_run_and_is_asked_for_once(
 
 
 def test_an_agent_that_hangs_or_breaks_fails_alone(tmp_path: Path, verifier: Verifier) -> None:
-    from tfgrpo.domains.base import Domain
-    from tfgrpo.model.endpoint import CallFailed
     from tfgrpo.rollout.attempt import attempt
 
     async def hangs(problem: Problem, context: AgentContext) -> str:
@@ -426,8 +428,6 @@ ENDS = (SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorE
 def test_an_agent_that_would_end_the_program_fails_alone(
     tmp_path: Path, verifier: Verifier, error: BaseException, later: bool
 ) -> None:
-    from tfgrpo.model.endpoint import CallFailed
-
     with (
         WireEndpoint(looks_up) as server,
         rigged(tmp_path, server, verifier) as rig,
@@ -439,8 +439,6 @@ def test_an_agent_that_would_end_the_program_fails_alone(
 def test_an_agent_whose_own_scope_cancels_it_fails_alone(
     tmp_path: Path, verifier: Verifier
 ) -> None:
-    from tfgrpo.model.endpoint import CallFailed
-
     async def cancels_itself(problem: Problem, context: AgentContext) -> str:
         task = asyncio.current_task()
         assert task is not None
@@ -616,8 +614,6 @@ def test_an_agent_that_is_over_asks_nothing_more(tmp_path: Path, verifier: Verif
 def test_a_client_that_blocks_the_loop_of_its_run_hears_why(
     tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfgrpo.model.endpoint import CallFailed
-
     async def agent(problem: Problem, context: AgentContext) -> str:
         status, said, again = posted(context, {"messages": [USER]}, timeout=20)
         assert (status, again) == (500, "false")
@@ -768,8 +764,6 @@ def test_what_an_agent_gives_can_be_recorded(
 def test_what_cannot_be_recorded_fails_its_attempt_alone(
     tmp_path: Path, verifier: Verifier, given: Any, words: str
 ) -> None:
-    from tfgrpo.model.endpoint import CallFailed
-
     def agent(problem: Problem, context: AgentContext) -> Any:
         if isinstance(given, int):
             context.record("12", prompt_tokens=given)
@@ -781,3 +775,104 @@ def test_what_cannot_be_recorded_fails_its_attempt_alone(
         pytest.raises(CallFailed, match=words),
     ):
         rig.attempt(agent)
+
+
+def test_what_code_of_a_users_asks_a_model_is_without_a_known_secret(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    secret = "zq-7f3Kd0Vb9sX2mWq81"
+    secrets.know(secret, "SOME_KEY")
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        said = {"role": "assistant", "content": f"It is {secret}."}
+        return str(await context.reply([said]))
+
+    with (
+        WireEndpoint(lambda path, body: "Is it?") as server,
+        rigged(tmp_path, server, verifier) as rig,
+    ):
+        context = rig.context()
+        meta = {"persona": "Ada"}
+        context = replace(context, problem=replace(context.problem, meta=meta))
+        assert rig.attempt(agent, context).response == "Is it?"
+        told = json.dumps(server.requests)
+    assert "It is ***." in told
+    assert secret not in told
+
+
+async def right(context: Context, trajectory: Trajectory) -> Verdict:
+    return Verdict(1.0, trajectory.response, "")
+
+
+def test_what_a_function_tells_when_its_time_is_over_is_on_record_and_spent(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    is_over, ended = threading.Event(), threading.Event()
+    contexts: list[AgentContext] = []
+
+    def agent(problem: Problem, context: AgentContext) -> str:
+        contexts.append(context)
+        context.record("first", prompt_tokens=100, completion_tokens=50)
+        is_over.wait(240)
+        context.record("late", prompt_tokens=5000, completion_tokens=4000)
+        ended.set()
+        return "12"
+
+    async def run(rig: Rig, budget: Budget) -> None:
+        async with AgentRollout(FunctionAgent(agent, 4), None, None).opened(0.1) as rollout:
+            domain = bounded(Domain(name="x", verify=right, rollout=rollout), 4)
+            with pytest.raises(CallFailed, match="no answer in"):
+                await domain.rollout(rig.context())
+            assert budget.spent == 150
+            is_over.set()
+            await asyncio.to_thread(ended.wait, 240)
+            await until_so(lambda: budget.spent == 9150)
+            with pytest.raises(BudgetReached):
+                await domain.rollout(rig.context(sample=1))
+        await rig.calls.finish_in_flight()
+        await rig.calls.endpoint.close()
+
+    budget = Budget(10_000, in_tokens=True)
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier, budget=budget) as rig,
+    ):
+        asyncio.run(run(rig, budget))
+        connection = rig.calls._runs._port.connection  # type: ignore[attr-defined]
+        query = "select prompt_tokens, completion_tokens from journal order by 1"
+        assert connection.execute(query).fetchall() == [(100, 50), (5000, 4000)]
+        with pytest.raises(InvalidOperation, match="the run is over"):
+            contexts[0].record("later still", prompt_tokens=1)
+
+
+def test_what_an_attempt_tells_is_on_record_though_it_is_cancelled_while_that_is_kept(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    async def rollout(context: Context) -> Trajectory:
+        for number in (1, 2, 3):
+            context.record("x", prompt_tokens=number)
+        return Trajectory("12")
+
+    async def run(rig: Rig) -> None:
+        keeping, go_on, append = asyncio.Event(), asyncio.Event(), rig.calls._journal.append
+
+        async def slow(call: Call) -> None:
+            keeping.set()
+            await go_on.wait()
+            await append(call)
+
+        rig.calls._journal.append = slow  # type: ignore[method-assign]
+        domain = bounded(Domain(name="x", verify=right, rollout=rollout), 4)
+        attempt = asyncio.ensure_future(domain.rollout(rig.context()))
+        await keeping.wait()
+        attempt.cancel()
+        await asyncio.gather(attempt, return_exceptions=True)
+        go_on.set()
+        await rig.calls.finish_in_flight()
+        await rig.calls.endpoint.close()
+
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
+        asyncio.run(run(rig))
+        connection = rig.calls._runs._port.connection  # type: ignore[attr-defined]
+        rows = connection.execute("select prompt_tokens from journal order by 1").fetchall()
+    assert rows == [(1,), (2,), (3,)]

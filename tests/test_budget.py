@@ -21,6 +21,7 @@ from tfgrpo.model.budget import Budget, BudgetReached, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.model.response import count_tokens
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.wording import money
 
@@ -442,3 +443,73 @@ def test_a_try_that_was_paid_is_journalled_once_where_the_asker_is_cancelled(
     with sqlite3.connect(tmp_path / "store.db") as database:
         (tokens,) = database.execute("select sum(prompt_tokens) from journal").fetchone()
     assert tokens == 2000
+
+
+def test_a_try_that_was_paid_is_journalled_once_where_the_asker_goes_while_an_answer_is_kept(
+    tmp_path: Path,
+) -> None:
+    def script(sent: dict[str, Any]) -> Reply:
+        body = completion("yes")
+        body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 5}
+        if not server.requests[1:]:
+            body["choices"] = []
+        return Reply(json.dumps(body).encode())
+
+    async def run(calls: Calls) -> None:
+        keeping, go_on, append = asyncio.Event(), asyncio.Event(), calls._journal.append
+
+        async def slow(call: Call) -> None:
+            keeping.set()
+            await go_on.wait()
+            await append(call)
+
+        calls._journal.append = slow  # type: ignore[method-assign]
+        asking = asyncio.create_task(calls.ask(asked(1)))
+        await keeping.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        go_on.set()
+        await calls.finish_in_flight()
+        assert calls._budget is not None
+        assert (calls._budget.spent, calls._budget._unrecorded) == (2010, 0)
+
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, budget=Budget(100_000, in_tokens=True)) as calls,
+    ):
+        asyncio.run(run(calls))
+    with sqlite3.connect(tmp_path / "store.db") as database:
+        rows = database.execute("select prompt_tokens from journal").fetchall()
+    assert rows == [(2000,)]
+
+
+def test_a_try_that_is_paid_after_its_asker_is_gone_is_journalled_though_it_answers_nothing(
+    tmp_path: Path,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def script(sent: dict[str, Any]) -> Reply:
+        begun.set()
+        go_on.wait(240)
+        body = completion("yes") | {"choices": []}
+        body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 5}
+        return Reply(json.dumps(body).encode())
+
+    async def run(calls: Calls) -> None:
+        asking = asyncio.create_task(calls.ask(asked(1)))
+        await asyncio.to_thread(begun.wait, 240)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        go_on.set()
+        await calls.finish_in_flight(240)
+        assert calls._budget is not None
+        assert (calls._budget.spent, calls._budget._unrecorded) == (1005, 0)
+
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, budget=Budget(100_000, in_tokens=True)) as calls,
+    ):
+        asyncio.run(run(calls))
+    with sqlite3.connect(tmp_path / "store.db") as database:
+        rows = database.execute("select prompt_tokens from journal").fetchall()
+    assert rows == [(1000,)]

@@ -28,9 +28,13 @@ from test_training import UID, Desk, identity, libraries
 from tfgrpo.costs import accounts
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn import run as running
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, parse
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.response import count_tokens
+from tfgrpo.project import open_project
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 
@@ -348,3 +352,49 @@ def test_the_costs_of_a_run_hold_its_held_out_comparison(
 def test_a_store_without_calls_says_so(cli: Cli) -> None:
     cli("init")
     assert cli("cost").stdout == "no call has been made\n"
+
+
+def test_a_run_that_is_taken_up_counts_what_another_process_spent_since_it_was_planned(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 8)
+    flags = ("--epochs", "2", "--batch-size", "4", "--group-size", "4", "--max-tokens", "64")
+    with ScriptedEndpoint(restless) as server:
+        where = ("--run", "r", "--model", "scripted", "--base-url", server.base_url)
+        command = ("train", "problems.jsonl", *flags, *where, "--budget")
+        cli(*command, "3000tok", ok=False)
+        with Store.open(tmp_path) as store:
+            project, choice = open_project(tmp_path), RunChoice(resume="r", budget="5000tok")
+            ready = ready_run(store, project, {}, choice)
+            cli(*command, "5000tok", ok=False)
+            with pytest.raises(BudgetReached):
+                asyncio.run(run_to_end(store, project, ready))
+            spent = accounts.spent(store, store.runs.get("r"), {}, in_tokens=True)
+    assert 3_000 < spent <= 5_000
+
+
+def test_a_run_that_ends_as_another_process_waits_for_it_stays_finished(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 4)
+    flags = ("--epochs", "1", "--batch-size", "4", "--group-size", "3", "--run", "r")
+    script = Numbered(restless)
+    with ScriptedEndpoint(script) as server:
+        where = ("--model", "scripted", "--base-url", server.base_url)
+        command = ("train", "problems.jsonl", *flags, *where)
+        cli(*command, "--budget", "600tok", ok=False)
+        plain = running._at_work
+
+        def late(*of: Any) -> Any:
+            cli(*command, "--budget", "1Mtok")
+            script.requests.clear()
+            return plain(*of)
+
+        monkeypatch.setattr(running, "_at_work", late)
+        with Store.open(tmp_path) as store:
+            project = open_project(tmp_path)
+            ready = ready_run(store, project, {}, RunChoice(resume="r", budget="2Mtok"))
+            result = asyncio.run(run_to_end(store, project, ready))
+            states = [one.state for one in store.runs.states(result.run)]
+        assert states.index("finished") == len(states) - 1, "nothing follows"
+        assert script.requests == []

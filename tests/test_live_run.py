@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from conftest import problems
@@ -22,6 +23,7 @@ from tfgrpo.runs.live_run import RunStopped, ask_to_stop, live_path, read_live, 
 from tfgrpo.runs.run_status import RunFigures, RunFollower, run_figures
 from tfgrpo.store import InvalidOperation, Store
 
+T = TypeVar("T")
 DEADLINE = 240.0
 
 
@@ -70,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def until(look: Callable[[], RunFigures | None], is_there: Callable[[RunFigures], bool]) -> Any:
+def until(look: Callable[[], T | None], is_there: Callable[[T], bool]) -> Any:
     """Returns the first figures of which that is true."""
     end = time.monotonic() + DEADLINE
     while time.monotonic() < end:
@@ -150,3 +152,42 @@ def test_what_a_killed_run_told_is_not_taken_for_the_present(folder: Path) -> No
         found = run_figures(store, run, {})
         assert found.spent.unknown == ("m",), "a price that nobody knows is not nothing"
         assert found.object()["spent"]["dollars"] is None
+
+
+def test_a_stop_that_is_asked_for_while_a_session_opens_is_heard_before_a_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a local model loads. What a killed run left behind is no such request."""
+    opening, go_on, plain = threading.Event(), threading.Event(), running.open_session
+
+    @asynccontextmanager
+    async def slow(*of: Any, **more: Any) -> AsyncIterator[Any]:
+        opening.set()
+        await asyncio.to_thread(go_on.wait, DEADLINE)
+        async with plain(*of, **more) as session:
+            yield session
+
+    gate = Gate()
+    with ScriptedEndpoint(gate) as server, Store.open(folder / ".tfgrpo/store.db") as store:
+        with training(folder, server) as ended:
+            assert gate.asked.wait(DEADLINE), ended
+            run = store.runs.get("quick")
+            ask_to_stop(store, run, "ann")
+            until(lambda: read_live(store, run), lambda live: live.stopping)
+            gate.open.set()
+        monkeypatch.setattr(running, "open_session", slow)
+        before = len(server.requests)
+        with training(folder, server) as ended:
+            assert opening.wait(DEADLINE), ended
+            assert store.runs.state(run) == "running"
+            ask_to_stop(store, run, "bob")
+            go_on.set()
+        assert isinstance(ended[0], RunStopped), ended
+        assert len(server.requests) == before
+        assert store.runs.state(run) == "interrupted"
+        assert store.runs.states(run)[-1].detail == "stopped by bob"
+        assert not stop_path(store.runs, run).exists()
+        stop_path(store.runs, run).write_text("stopped by somebody long ago")
+        with training(folder, server) as ended:
+            pass
+        assert isinstance(ended[0], tfgrpo.TrainResult), ended

@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from conftest import Cli, problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from scripted import Reply, ScriptedEndpoint
+from scripted import Reply, ScriptedEndpoint, restless, stage
 
 import tfgrpo
+from tfgrpo import AgentContext, Attempt
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain, Verdict, describe_error
+from tfgrpo.domains.function import read_outcome
+from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.model.settings import ModelSettings
+from tfgrpo.rollout.attempt import RenderFailed, rendered
+from tfgrpo.store import ROOT
+from tfgrpo.store.records import Library
 from tfgrpo.tools.mcp_tools import Server
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.tool import ToolFailure
@@ -263,3 +272,101 @@ def test_an_address_of_a_store_without_a_scheme_of_ours_is_told_without_its_pass
     with pytest.raises(tfgrpo.TfgrpoError) as caught:
         tfgrpo.evaluate_sync("p.jsonl", store=f"mysql:{WHERE}/db")
     assert HIDDEN not in f"{caught.value}{caught.value.hint}"
+
+
+# what programs of the user's say:
+
+CUT = KEY[:8]
+"""What a cut through the key would leave of it."""
+
+
+def says_the_key(problem: Problem, context: AgentContext) -> Attempt:
+    """An agent that says the key wherever it can."""
+    client = context.openai()
+    asked = [{"role": "user", "content": f"My key is {KEY}. {problem.problem}"}]
+    made = client.chat.completions.create(model="m", messages=asked, seed=context.seed)
+    context.record(f"elsewhere {KEY}", prompt_tokens=1, messages=[("user", f"by {KEY}")])
+    if "3 op" in problem.problem:
+        raise RuntimeError(f"{'x' * 170} {KEY}")
+    thought = {"role": "assistant", "content": "y" * 15_990 + KEY + "y" * 30_000}
+    text = str(made.choices[0].message.content)
+    return Attempt(f"{text} {KEY}", messages=[thought, {"role": "tool", "content": KEY}])
+
+
+def judges_by_the_key(problem: Problem, response: str) -> Verdict:
+    if "5 op" in problem.problem:
+        raise ValueError(f"{'z' * 170} {KEY}")
+    right = f"{problem.answer}" in response
+    return Verdict(float(right), f"a {KEY}", f"because {KEY}", {"why": {KEY: [KEY]}})
+
+
+def test_what_an_agent_and_a_verifier_say_is_without_the_key_wherever_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFGRPO_API_KEY", KEY)
+    Path("p.jsonl").write_text(problems((2, 3, 5, 8)))
+    options = {"model": "m", "epochs": 2, "batch_size": 4, "group_size": 3, "run": "r"}
+    options |= {"keep_going": True, "policy": "paper", "agent": says_the_key}
+    libraries, seen = [], []
+    for name, refused in (("whole", 0), ("resumed", 3)):
+        Path(name).mkdir()
+        tfgrpo.Store.init(tmp_path / name / ".tfgrpo" / "store.db").close()
+        reflected = count(1)
+
+        def script(request: dict[str, Any], refused: int = refused, number: Any = reflected) -> Any:
+            ends = stage(request) != "rollout" and next(number) == refused
+            return Reply({"error": {"message": "no"}}, status=401) if ends else restless(request)
+
+        with ScriptedEndpoint(script) as server:
+            where = {"base_url": server.base_url, "store": name, "verify": judges_by_the_key}
+            if refused:
+                with pytest.raises(EndpointError):
+                    tfgrpo.train_sync("p.jsonl", **where, **options)
+            result = tfgrpo.train_sync("p.jsonl", **where, **options)
+            assert server.keys[0] == f"Bearer {KEY}"
+            seen.append({json.dumps(request) for request in server.requests})
+        assert [request for request in seen[-1] if CUT in request] == []
+        reflected_on = [r for r in server.requests if stage(r) != "rollout"]
+        assert any("***" in json.dumps(request) for request in reflected_on)
+        libraries.append([experience.text for experience in result.library])
+        with tfgrpo.Store.open(tmp_path / name) as store:
+            rows = store.rollouts("r")
+        assert any("ValueError: zzz" in row.verdict["reason"] for row in rows)
+        assert any("***" in row.verdict["response"] for row in rows)
+    assert seen[0] == seen[1], "a run that goes on asks the very same"
+    assert libraries[0] == libraries[1] != []
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"because ***" in path.read_bytes() for path in written)
+    assert [path for path in written if CUT.encode() in path.read_bytes()] == []
+
+
+def raises_the_key(problem: Problem, response: str) -> Verdict:
+    raise ValueError(f"{'z' * 180}{KEY}")
+
+
+def gives_the_key(problem: Problem, response: str) -> Any:
+    return [f"{'z' * 160}{KEY}"]
+
+
+def test_an_error_of_a_users_code_is_cut_where_the_key_is_out_of_it(verifier: Verifier) -> None:
+    secrets.know(KEY, "SOME_KEY")
+    problem = Problem("p", "What is 1 op 3?", "5")
+    by_worker = asyncio.run(verifier.verdict(problem, "5", raises_the_key))
+    assert by_worker.reason.endswith("z***")
+    assert read_outcome(gives_the_key(problem, "5")).reason.endswith("z***']")
+    assert describe_error(RuntimeError("z" * 180 + KEY)).endswith("z***")
+
+
+def test_a_render_of_a_users_own_is_told_of_without_the_key() -> None:
+    secrets.know(KEY, "SOME_KEY")
+
+    def render(*_: object) -> Any:
+        return [f"{'z' * 70}{KEY}"]
+
+    domain = Domain(name="own", verify=raises_the_key, render=render)
+    template = domain.template("rollout")
+    with pytest.raises(RenderFailed) as caught:
+        rendered(domain, template, Library(ROOT, ()), Problem("p", "?", "5"), "")
+    assert "zzz" in str(caught.value)
+    assert CUT not in str(caught.value)

@@ -27,12 +27,13 @@ from typing import Any
 
 from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
 from tfgrpo.agents.function_agent import Attempt, Place
-from tfgrpo.agents.user_program import Limits, Task, check_command, run
+from tfgrpo.agents.user_program import Limits, Task, check_command, last_words, run
 from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import Problem, without_answer
 from tfgrpo.domains.base import Context, Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import field
+from tfgrpo.model.secrets import scrub
 from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
@@ -80,8 +81,7 @@ class CommandAgent:
             return Attempt(await asyncio.to_thread(_read, path, settings.output))
         attempt = _read_output(output.decode("utf-8", "replace"), desk.context)
         if not attempt.response:
-            words = errors.decode("utf-8", "replace").strip()[-400:]
-            raise CallFailed(f"the agent printed no answer{f': {words}' if words else ''}")
+            raise CallFailed(f"the agent printed no answer{last_words(b'', errors)}")
         return attempt
 
 
@@ -271,7 +271,7 @@ class RewardCommand:
         limits = Limits(seconds, self._memory, self._output)
         task = Task(self._command, workspace or self._root, {}, json.dumps(fields).encode())
         output, _ = await run(task, limits, f"reward-{secrets.token_hex(16)}")
-        return output.decode("utf-8", "replace")
+        return scrub(output.decode("utf-8", "replace"))
 
 
 def _no_reward(problem: Problem, verdict: Verdict) -> SettingsError:

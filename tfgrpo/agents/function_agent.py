@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfgrpo.agents.gateway import Desk
 from tfgrpo.agents.wire_conversation import request_messages
 from tfgrpo.data.problems import Problem, without_answer
-from tfgrpo.domains.base import describe_error
+from tfgrpo.domains.base import describe_error, describe_value
 from tfgrpo.domains.conversation import persona_of, reply
 from tfgrpo.domains.function import number_of
 from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, is_async
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import as_text
+from tfgrpo.model.secrets import scrub
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.store.errors import SettingsError, TfgrpoError
@@ -48,18 +49,18 @@ class Attempt:
 
 
 def recordable(attempt: Attempt) -> Attempt:
-    """Returns an attempt of which all can be recorded: half a character is a question mark. Raises
-    CallFailed for one that no record can hold."""
+    """Returns an attempt of which all can be recorded: half a character is a question mark, and a
+    known secret is taken out. Raises CallFailed for one that no record can hold."""
     reward = attempt.reward
     try:
         if reward is not None and number_of(reward) is None:
-            raise TypeError(f"the reward {reward!r:.80} is no number")
+            raise TypeError(f"the reward {describe_value(reward)} is no number")
         return Attempt(
-            as_text(attempt.response),
-            request_messages({"messages": list(attempt.messages)}),
-            {as_text(path): as_text(change) for path, change in attempt.files.items()},
+            scrub(as_text(attempt.response)),
+            request_messages({"messages": scrub(list(attempt.messages))}),
+            scrub({as_text(path): as_text(change) for path, change in attempt.files.items()}),
             None if reward is None else number_of(reward),
-            as_text(attempt.words or ""),
+            scrub(as_text(attempt.words or "")),
         )
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CallFailed(f"the attempt cannot be recorded: {describe_error(error)}") from None
@@ -218,7 +219,8 @@ class FunctionAgent:
             return Attempt(outcome)
         if isinstance(outcome, Attempt) and isinstance(outcome.response, str):
             return outcome
-        raise CallFailed(f"the agent {self.name} gave {outcome!r:.80}, and no text or Attempt")
+        gave = describe_value(outcome)
+        raise CallFailed(f"the agent {self.name} gave {gave}, and no text or Attempt")
 
 
 def check_shape(function: object, name: str) -> None:

@@ -38,6 +38,7 @@ from tfgrpo.agents.wire_conversation import (
 from tfgrpo.domains.base import Context, describe_error
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
+from tfgrpo.model.secrets import scrub
 from tfgrpo.model.wire_formats import (
     LIMITS,
     RESPONSES,
@@ -339,8 +340,8 @@ class Gateway:
 
 
 def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
-    """Returns a request's body with the attempt's library in it. Raises NotJson, RepeatedKey and
-    ValueError, for what cannot be recorded too."""
+    """Returns a request's body with the attempt's library in it, and without known secrets. Raises
+    NotJson, RepeatedKey and ValueError, for what cannot be recorded too."""
     text = body.decode()
     members = document(text, KEYS)
     whole: dict[str, Any] = json.loads(text)
@@ -348,9 +349,9 @@ def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
     there = bool(desk.shown) and desk.shown in _instructions(whole)
     place = place_of(b"POST", path)
     if desk.addition is None or there or place is None:
-        return whole
+        return scrub(whole)
     placed: dict[str, Any] = json.loads(edited(body, text, place(text, members, desk.addition)))
-    return placed
+    return scrub(placed)
 
 
 def _instructions(body: Json) -> str:

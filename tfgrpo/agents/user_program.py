@@ -90,18 +90,18 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     except TimeoutError:
         if not clock.expired():
             raise
-        words = _last_words(watched.heard)
+        words = last_words(*watched.heard)
         raise CallFailed(f"{name} was not done in {limits.seconds:g} s{words}") from None
     finally:
         await asyncio.shield(asyncio.to_thread(watched.end))
     if watched.too_much:
-        raise CallFailed(f"{name} {watched.too_much}{_last_words((output, errors))}")
+        raise CallFailed(f"{name} {watched.too_much}{last_words(output, errors)}")
     if process.returncode:
         how = f"ended with {process.returncode}"
         if process.returncode < 0:
             names = {int(one): one.name for one in signal.Signals}  # some of real time have none
             how = f"was ended by {names.get(-process.returncode, f'signal {-process.returncode}')}"
-        raise CallFailed(f"{name} {how}{_last_words((output, errors))}")
+        raise CallFailed(f"{name} {how}{last_words(output, errors)}")
     return output, errors
 
 
@@ -211,10 +211,11 @@ class _Watched:
         self._family.kill()
 
 
-def _last_words(heard: tuple[bytes, bytes]) -> str:
-    """Returns what a program said last, on standard error, or else on standard output."""
-    for words in (heard[1], heard[0]):
-        text = words.decode("utf-8", "replace").strip()
+def last_words(output: bytes, errors: bytes) -> str:
+    """Returns what a program said last, on standard error, or else on standard output, without
+    known secrets."""
+    for words in (errors, output):
+        text = secrets.scrub(words.decode("utf-8", "replace")).strip()
         if text:
             return f": {' '.join(text.split())[-LAST_WORDS:]}"
     return ""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tfgrpo.agents.orphan_guard import new_copy
 from tfgrpo.model.response import as_text
+from tfgrpo.model.secrets import scrub
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.session_bounds import remove_scratch
 
@@ -100,8 +101,8 @@ class Workspace:
             if room_for_names <= 0:
                 more += 1
                 continue
-            shown = as_text(name)
-            words = _difference(shown, before, after)
+            shown = scrub(as_text(name))
+            words = scrub(_difference(shown, before, after))
             changed[shown] = words[:room] if room > 0 else "changed"
             room -= len(words)
             room_for_names -= len(name)

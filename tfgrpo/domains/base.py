@@ -18,7 +18,8 @@ import importlib
 import inspect
 import pickle
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -31,6 +32,7 @@ from tfgrpo.domains.few_answers import Chances
 from tfgrpo.model.caller_functions import identity, is_of_tfgrpo
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.response import MOST_TOKENS, as_text
+from tfgrpo.model.secrets import scrub
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
@@ -94,6 +96,37 @@ class Elsewhere(NamedTuple):
     messages: tuple[Message, ...] = ()
 
 
+class Reports:
+    """What an attempt tells of answers that it had from elsewhere, in whatever thread. A function
+    that took too long goes on in its own: what it tells after `close` goes to whom that names."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reports: list[Elsewhere] = []
+        self._late: Callable[[Elsewhere], None] | None = None
+
+    def __iter__(self) -> Iterator[Elsewhere]:
+        with self._lock:
+            return iter(self._reports[:])
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    def append(self, report: Elsewhere) -> None:
+        """Adds a report. Raises what `late` raises."""
+        with self._lock:
+            self._reports.append(report)
+            late = self._late
+        if late is not None:
+            late(report)
+
+    def close(self, late: Callable[[Elsewhere], None]) -> list[Elsewhere]:
+        """Returns the reports so far; `late` is called with each that follows, in its thread."""
+        with self._lock:
+            self._late = late
+            return self._reports[:]
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a rollout or an asynchronous verifier works with.
@@ -114,7 +147,7 @@ class Context:
     sample: int
     call_path: CallPath
     library: Library | None = None
-    elsewhere: list[Elsewhere] = field(default_factory=list)
+    elsewhere: Reports = field(default_factory=Reports)
     judged: list[Verdict] = field(default_factory=list)
 
     @property
@@ -133,15 +166,16 @@ class Context:
     ) -> None:
         """Tells of a model's answer that was had elsewhere, and of the tokens that it took.
 
-        It goes on record when the attempt ends, at the policy model's price, and counts towards
-        the budget. `messages` are what was asked, each (role, text). May be called from any thread.
-        Raises ValueError for a number of tokens that is none.
+        It goes on record when the attempt ends, or at once where that has ended, at the policy
+        model's price, and counts towards the budget. `messages` are what was asked, each (role,
+        text). May be called from any thread. Raises ValueError for a number of tokens that is none,
+        and InvalidOperation where the run has ended.
         """
         tokens = (prompt_tokens, completion_tokens, cached_tokens)
         if not all(isinstance(one, int) and 0 <= one <= MOST_TOKENS for one in tokens):
             raise ValueError(f"a number of tokens is from 0 to {MOST_TOKENS:,}")
         prompt = tuple((as_text(role), as_text(text)) for role, text in messages)
-        self.elsewhere.append(Elsewhere(as_text(answer), *tokens, prompt))
+        self.elsewhere.append(Elsewhere(scrub(as_text(answer)), *tokens, scrub(prompt)))
 
     async def ask(
         self,
@@ -154,7 +188,8 @@ class Context:
     ) -> RecordedAnswer:
         """Asks the policy model, or `model`, with the sampling of this attempt. `turn` tells apart
         calls that read alike; `request` overrides fields of the Request, as in `temperature=0.0`.
-        Raises CallFailed and EndpointError, which may be let through."""
+        Known secrets are taken out of what is asked. Raises CallFailed and EndpointError, which may
+        be let through."""
         call_path = (*self.call_path, turn) if turn else self.call_path
         question = Request(
             stage=stage,
@@ -164,6 +199,8 @@ class Context:
             seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
         question = replace(question, **request)
+        messages, turns = scrub(question.messages), scrub(question.turns)
+        question = replace(question, messages=messages, turns=turns)
         return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 
 
@@ -337,10 +374,20 @@ def imported(place: str) -> Any:
     return target
 
 
-def describe_error(error: BaseException) -> str:
-    """Returns what was raised, in a line. Its own text is somebody's code, and may fail too."""
+LINE = 200
+"""Characters of an error that are shown."""
+
+
+def describe_error(error: BaseException, most: int = LINE) -> str:
+    """Returns what was raised, in a line without known secrets. Its own text is somebody's code,
+    and may fail too."""
     try:
         text = str(error)
     except Exception:
         text = ""
-    return " ".join(f"{type(error).__name__}: {text}".strip(": ").split())[:200]
+    return scrub(" ".join(f"{type(error).__name__}: {text}".strip(": ").split()))[:most]
+
+
+def describe_value(value: object, most: int = 80) -> str:
+    """Returns how Python writes what somebody's code gave, without known secrets."""
+    return scrub(repr(value))[:most]

@@ -15,7 +15,15 @@ from numbers import Real
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict, describe_error
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    Judge,
+    Trajectory,
+    Verdict,
+    describe_error,
+    describe_value,
+)
 from tfgrpo.model.caller_functions import OutOfTime, Threads, identity
 from tfgrpo.store.errors import SettingsError
 
@@ -112,7 +120,7 @@ def read_outcome(outcome: object) -> Verdict:
     reward = number_of(outcome)
     if reward is not None and 0 <= reward <= 1:
         return Verdict(reward, None, f"the function gave {outcome}")
-    return Verdict(None, None, f"unverifiable: the function gave {outcome!r}"[:200])
+    return Verdict(None, None, f"unverifiable: the function gave {describe_value(outcome, 168)}")
 
 
 def number_of(outcome: object) -> float | None:

@@ -24,8 +24,9 @@ from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import Problem, without
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.domains.base import Check, Domain, Verdict, Verify, describe_error
+from tfgrpo.domains.base import LINE, Check, Domain, Verdict, Verify, describe_error
 from tfgrpo.model.caller_functions import is_of_tfgrpo
+from tfgrpo.model.secrets import scrub
 from tfgrpo.store import child_processes
 
 _starting = threading.local()
@@ -114,6 +115,8 @@ TICK, STANDSTILL = 0.5, 2.0
 """Seconds between two looks at the clock, and the gap between two that is a standstill."""
 MEMORY = 4 << 30
 """Bytes that a worker may use, unless asked otherwise."""
+UNCUT = 10_000
+"""Characters of an error that a worker hands on. It is cut to a line where secrets are known."""
 FEW = 500
 """Fewer ground truths than this are checked sooner by one worker than two are started."""
 
@@ -203,8 +206,10 @@ class Verifier:
             except (TimeoutError, FutureTimeout):
                 if not stood_still:
                     break
-            except (asyncio.CancelledError, Killed):
+            except asyncio.CancelledError:
                 raise
+            except Killed as error:  # a worker knows no secrets: they are taken out here
+                raise Killed(scrub(str(error))[:LINE]) from None
             except RuntimeError:  # all workers ended before they took it
                 what = "its worker ended as it started"
                 await self._replace(theirs, pool)
@@ -363,7 +368,7 @@ def _prepare_worker(memory: int, warm: bool, packed: bytes) -> None:
     try:
         _loaded.append(pickle.loads(packed))
     except BaseException as error:
-        _loaded.append(Killed(describe_error(error)))
+        _loaded.append(Killed(describe_error(error, UNCUT)))
     if hasattr(os, "nice"):
         os.nice(10)
 
@@ -394,7 +399,7 @@ def _guarded(seconds: float, function: Callable[..., object] | None, arguments: 
     try:
         return pickle.dumps(run(*pickle.loads(arguments)))
     except BaseException as error:
-        raise Killed(describe_error(error)) from None
+        raise Killed(describe_error(error, UNCUT)) from None
     finally:
         if seconds:
             signal.setitimer(signal.ITIMER_PROF, 0)

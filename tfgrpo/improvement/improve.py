@@ -44,8 +44,8 @@ from tfgrpo.improvement.proposals import (
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
-from tfgrpo.learn.run_setup import RunChoice, plan_run, ready_run, run_budget
-from tfgrpo.model.budget import BudgetReached
+from tfgrpo.learn.run_setup import RunChoice, count_spent, plan_run, ready_run
+from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
@@ -416,7 +416,9 @@ class Improving:
 
     async def _score(self, plans: Sequence[EvalPlan], run: Run) -> None:
         store, prices = self.store, plans[0].prices
-        budget = run_budget(store, self.project, self.request.budget, prices, run)
+        budget = open_budget(self.request.budget, prices)
+        if budget is not None:
+            count_spent(store, self.project, budget, run)
         missing = [plan for plan in plans if plan.missing(store)]
         if not missing:
             return

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling, answer_once
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    DomainError,
+    More,
+    Sampling,
+    answer_once,
+    describe_error,
+)
 from tfgrpo.learn.assign import PAIR, TURNS, Belonging, belonging, hidden
 from tfgrpo.learn.progress import Progress
 from tfgrpo.learn.reflection import Reflection
@@ -284,7 +292,7 @@ def _next(group: More, gathering: Gathering, most: int) -> int:
             raise TypeError(f"{more!r} is no number of attempts")
     except (Exception, SystemExit) as error:  # whatever code of the user's does
         raise DomainError(
-            f"group {name}: {type(error).__name__}: {error}",
+            f"group {name}: {describe_error(error)}",
             hint="it takes the rewards so far and the most attempts, and returns how many are next",
         ) from error
     return min(more, most - len(rewards))

@@ -24,8 +24,8 @@ from tfgrpo.learn.measure import in_trial
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
-from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, prepare_run, run_budget
-from tfgrpo.model.budget import BudgetReached
+from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, prepare_run
+from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
@@ -122,7 +122,7 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
     """The run of a trial: the one like it that there is, or a new one on a branch of its own.
     Raises TfgrpoError."""
     check_endpoints(plan.settings.models, os.environ, plan.endpoints)
-    run_budget(store, project, wanted.budget, plan.prices)
+    open_budget(wanted.budget, plan.prices)
     if wanted.document is not None:
         brought = bring_in(store, wanted.document, wanted.stem)
         wanted = wanted._replace(versions=(brought,))
@@ -146,7 +146,7 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
         break
     run = known or prepare_run(store, settings, None, name.replace("/", "-"))
     remember_own(project.run_permissions(run.name, run.config))
-    budget = run_budget(store, project, wanted.budget, plan.prices, run)
+    budget = open_budget(wanted.budget, plan.prices)
     plan = replace(plan, settings=settings)
     return ReadyRun(run, known is not None, plan, budget, keep_going=True)
 

@@ -17,7 +17,7 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps, trial_task
-from tfgrpo.learn.run_setup import ReadyRun, put_on_record
+from tfgrpo.learn.run_setup import ReadyRun, count_spent, put_on_record
 from tfgrpo.notices import (
     Notice,
     OnProgress,
@@ -113,7 +113,11 @@ async def run_to_end(
     if store.runs.state(run) == "finished":
         return _result(store, project, ready, started)
     budget = None if ready.budget is None else ready.budget.on_record
-    with _at_work(store, run, budget):
+    with _at_work(store, run, budget) as live:
+        if live is None:  # another process has finished it, since it was looked at
+            return _result(store, project, ready, started)
+        if ready.budget is not None:
+            count_spent(store, project, ready.budget, run)
         settings = plan.settings
         for text in plan.warnings:
             on_progress(WarningNotice(text))
@@ -145,30 +149,31 @@ async def run_to_end(
             if hand_out is not None:
                 training.hand_out(hand_out)
             on_progress(training.progress)
-            with LiveReport(store.runs, run) as live:
-                live.watch(training)
+            live.watch(training)
 
-                def tell(notice: Notice) -> None:
-                    if isinstance(notice, EvalProgress):
-                        live.watch_evaluation(notice)
-                    on_progress(notice)
+            def tell(notice: Notice) -> None:
+                if isinstance(notice, EvalProgress):
+                    live.watch_evaluation(notice)
+                on_progress(notice)
 
-                async def work() -> None:
-                    await training.run(finish=False)
-                    if settings.gate:
-                        await choose_version(session, run, _task(ready, "gate"), on_progress=tell)
-                    for kind in _compared_kinds(settings):
-                        await _compare_at_end(session, ready, kind, tell)
-                    store.runs.note(run, "finished")
+            async def work() -> None:
+                await training.run(finish=False)
+                if settings.gate:
+                    await choose_version(session, run, _task(ready, "gate"), on_progress=tell)
+                for kind in _compared_kinds(settings):
+                    await _compare_at_end(session, ready, kind, tell)
+                store.runs.note(run, "finished")
 
-                await _while_there(store, run, training, live, work())
+            await _while_there(store, run, training, live, work)
     return _result(store, project, ready, started)
 
 
 @contextmanager
-def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]:
+def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[LiveReport | None]:
     """Holds a run's lock, and while it is not on record its name's; what fails before the first
-    answer leaves neither run nor lock behind. Raises InvalidOperation where it is at work."""
+    answer leaves neither run nor lock behind. Yields what tells where the run is and hears who asks
+    it to stop, from the lock on; None where it is finished. Raises InvalidOperation where it is at
+    work."""
     runs = store.runs
     new = not runs.is_on_record(run)
     paths = [runs.lock_path(run), *([runs.starting_path(run.name)] if new else [])]
@@ -186,10 +191,13 @@ def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]
                 raise InvalidOperation(
                     f"run {run.name} is running in another process", hint="see `tfgrpo status`"
                 )
+        live = stack.enter_context(LiveReport(runs, run))
         try:
-            if not new:
+            states = [] if new else runs.states(run)
+            is_finished = bool(states) and states[-1].state == "finished"
+            if not (new or is_finished):
                 runs.note_budget(run, budget)
-            yield
+            yield None if is_finished else live
         finally:
             for path in paths if runs.is_pending(run) else paths[1:]:
                 with suppress(OSError):  # where a file that is open cannot go
@@ -197,29 +205,36 @@ def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]
 
 
 async def _while_there(
-    store: Store, run: Run, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
+    store: Store,
+    run: Run,
+    training: Training,
+    live: LiveReport,
+    work: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
     file is taken away: nothing more would be kept, and every further call be paid for nothing. A
     database has no such file; but while it was out of reach another process, on any machine, may
     have gone on with the run. Raises RunStopped, StoreError and InvalidOperation then."""
+    word = live.look()
+    if word is not None:  # who asked while the session opened: no call is made
+        store.runs.note(run, "interrupted", word)
+        raise RunStopped(run.name, word)
     path = None if is_address(store.location) else Path(store.path)
     inode = 0 if path is None else path.stat().st_ino
-    task = asyncio.create_task(work)
+    task = asyncio.create_task(work())
     try:
-        while not task.done():
+        while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
             word = live.look()
             if word is not None:
                 training.progress.stopping, training.progress.stopped_by = True, word
                 live.look()  # which tells of it
                 raise RunStopped(training.progress.run, word)
-            await asyncio.wait({task}, timeout=LOOK_SECONDS)
-            if path is not None and not task.done() and not _is_file(path, inode):
+            if path is not None and not _is_file(path, inode):
                 raise StoreError(
                     f"the store {path} is gone: somebody moved or deleted it",
                     hint="put it back, and the same command resumes",
                 )
-            if path is None and not task.done() and not await _is_ours(store, run):
+            if path is None and not await _is_ours(store, run):
                 raise InvalidOperation(
                     f"run {run.name} is running in another process, which began with it"
                     " while this one did not reach the database",

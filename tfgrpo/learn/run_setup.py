@@ -57,7 +57,8 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadyRun:
-    """A run on record and what is left to do of it."""
+    """A run on record and what is left to do of it. What the `budget` has lost to earlier sessions
+    is for `run_to_end` to read: until it holds the run's lock, another process may spend."""
 
     run: Run
     resumed: bool
@@ -254,7 +255,7 @@ def ready_run(
         plan, resumed = plan_resumed(project, run), True
     else:
         plan = _plan_learning(store, project, given)
-        run_budget(store, project, choice.budget, plan.prices)
+        budgets.open_budget(choice.budget, plan.prices)
         check_endpoints(plan.settings.models, os.environ, plan.endpoints)
         if new_store is not None:
             check_name("branch", plan.settings.branch)
@@ -265,7 +266,7 @@ def ready_run(
         run = known or prepare_run(store, plan.settings, choice.name, plan.stem)
         remember_own(project.run_permissions(run.name, run.config))
     keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
-    budget = run_budget(store, project, choice.budget, plan.prices, run)
+    budget = budgets.open_budget(choice.budget, plan.prices)
     return ReadyRun(run, resumed, plan, budget, keep_going)
 
 
@@ -319,18 +320,12 @@ def remove_run(store: Store, run: Run, reason: str | None = None) -> None:
             store.delete_tag(names[0])
 
 
-def run_budget(
-    store: Store, project: Project, amount: str | None, prices: ModelPrices, run: Run | None = None
-) -> Budget | None:
-    """The budget of a run, with what it has spent before, or may have where it was cut off; None
-    where no amount is given. Raises BudgetInvalid, also where it is in dollars and a price is
-    unknown, and StoreError."""
-    budget = budgets.open_budget(amount, prices)
-    if budget is not None and run is not None:
-        table = project.table("prices")
-        budget.spent = accounts.spent(store, run, table, in_tokens=budget.in_tokens)
-        budget.keep_in(store.runs.set_aside_path(run))
-    return budget
+def count_spent(store: Store, project: Project, budget: Budget, run: Run) -> None:
+    """Takes out of a budget what a run has spent before, or may have where it was cut off. Raises
+    StoreError."""
+    table = project.table("prices")
+    budget.spent = accounts.spent(store, run, table, in_tokens=budget.in_tokens)
+    budget.keep_in(store.runs.set_aside_path(run))
 
 
 def _free_name(store: Store, stem: str) -> str:

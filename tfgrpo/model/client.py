@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from tfgrpo.costs.prices import Price
@@ -143,8 +144,8 @@ class _Bill:
 @dataclass(slots=True)
 class _Attempts:
     """A call on its way, with the tries that gave no answer and what of them the budget has in no
-    record yet. `least` tokens its answer needs, `most` fit beside its prompt, and `looked` is when
-    the journal was last asked."""
+    record yet. `least` tokens its answer needs, `most` fit beside its prompt, `looked` is when the
+    journal was last asked, and it `is_left` when nobody waits for its answer any more."""
 
     key: bytes
     request: Request
@@ -156,6 +157,7 @@ class _Attempts:
     wasted: list[Answer] = field(default_factory=list)
     unrecorded: int = 0
     failed_at: Member | None = None
+    is_left: bool = False
 
     @property
     def prompt(self) -> bytes:
@@ -194,6 +196,7 @@ class Calls:
         self._lookup = Lookup(runs)
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
+        self._numbers = count()
 
     @property
     def endpoint(self) -> Endpoint:
@@ -247,10 +250,15 @@ class Calls:
             self.meter.count(request.stage, paid, self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
-    async def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> str:
+    def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> asyncio.Task[str]:
         """Records an answer that was had by other ways than `ask`: it is journalled and counted,
-        and taken from the budget. Returns its key, in hex. Raises StoreError."""
-        key = digest(["tfgrpo.elsewhere", self._scope, list(call_path), time.time_ns()])
+        and taken from the budget, also where nobody waits for that. Returns what comes to its key,
+        in hex, or raises StoreError."""
+        return self._start(self._note(request, answer, call_path))
+
+    async def _note(self, request: Request, answer: Answer, call_path: CallPath) -> str:
+        number = next(self._numbers)
+        key = digest(["tfgrpo.elsewhere", self._scope, list(call_path), time.time_ns(), number])
         step = call_path[0] if call_path and isinstance(call_path[0], int) else None
         await self._journal.append(self._row(_Attempts(key, request, step), key, answer))
         self.meter.count(request.stage, answer, self._price)
@@ -302,6 +310,7 @@ class Calls:
         try:
             return await self._retry(call)
         except BaseException:
+            call.is_left = True
             wasted, call.wasted = call.wasted, []  # a try that still answers tells its own alone
             if wasted:  # nothing will be answered, and it is paid for all the same
                 self._start(self._record_unusable(call, wasted))
@@ -408,12 +417,22 @@ class Calls:
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
             bill.unrecorded = bill.cost
-            row = await self._record(call, call.key, answer, call.wasted)
+            wasted, call.wasted = call.wasted, []  # whoever asks may go now: they are told here
+            try:
+                row = await self._record(call, call.key, answer, wasted)
+            except BaseException:
+                call.wasted = wasted
+                raise
             there = self._runs.call(call.key) if self._conditions.shared else None
             if there is not None and (there.time, there.answer) != (row.time, row.answer):
-                await self._record_unusable(call, [answer, *call.wasted])
+                await self._record_unusable(call, [answer, *wasted])
                 answer = Answer(**there.answer)  # another process's, which was journalled first
             bill.unrecorded = 0
+        except (Transient, _CutShort):
+            if call.is_left and call.wasted:  # nobody else will tell of them
+                wasted, call.wasted = call.wasted, []
+                await self._record_unusable(call, wasted)
+            raise
         finally:
             if self._budget:
                 self._budget.settle(reserved, bill.cost, bill.unrecorded)

@@ -18,7 +18,7 @@ from tfgrpo.rendering.experience_texts import instructions
 from tfgrpo.rollout.attempt import make_trajectory
 from tfgrpo.rollout.exact_rewards import exactly
 from tfgrpo.settings import Settings
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools import call_protocol as protocol
 from tfgrpo.tools import toolbox
@@ -58,15 +58,32 @@ class _Bounded:
     async def _counted(self, context: Context, likely: Answer) -> Trajectory:
         give_back = await context.calls.set_aside(likely)
         keys: list[str] = []
+        loop = asyncio.get_running_loop()
+
+        def note_late(report: Elsewhere) -> None:
+            try:
+                loop.call_soon_threadsafe(self._note_late, context, report)
+            except RuntimeError:  # the loop is closed
+                raise InvalidOperation(
+                    "the run is over: what is told of now is on no record",
+                    hint="a function tells of an answer as soon as it has it",
+                ) from None
+
         try:
             trajectory = await make_trajectory(self._domain, context)
         finally:
-            try:
-                keys = [await _note(context, one) for one in context.elsewhere]
+            reports = context.elsewhere.close(note_late)
+            try:  # whoever waits may be gone: all are on record
+                noted = [_note(context, one) for one in reports]
+                keys = list(await asyncio.shield(asyncio.gather(*noted)))
             finally:
                 give_back()
-            self._learn(context.elsewhere)
+            self._learn(reports)
         return replace(trajectory, calls=(*keys, *trajectory.calls)) if keys else trajectory
+
+    def _note_late(self, context: Context, report: Elsewhere) -> None:
+        _note(context, report)
+        self._learn(list(context.elsewhere))
 
     def _learn(self, reported: Sequence[Elsewhere]) -> None:
         """Takes note of what an attempt took elsewhere, for those that follow."""
@@ -80,10 +97,10 @@ class _Bounded:
         )
 
 
-async def _note(context: Context, one: Elsewhere) -> str:
+def _note(context: Context, one: Elsewhere) -> asyncio.Task[str]:
     request = Request(STAGE, one.messages, 0.0, one.completion_tokens)
     answer = Answer(one.answer, "stop", one.prompt_tokens, one.cached_tokens, one.completion_tokens)
-    return await context.calls.note(request, answer, call_path=(*context.call_path, context.sample))
+    return context.calls.note(request, answer, call_path=(*context.call_path, context.sample))
 
 
 Protocol: TypeAlias = Literal["auto", "api", "text"]

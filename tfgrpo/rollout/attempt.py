@@ -11,11 +11,20 @@ from statistics import fmean, median
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict, describe_error
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    DomainError,
+    Trajectory,
+    Verdict,
+    describe_error,
+    describe_value,
+)
 from tfgrpo.domains.function import number_of
 from tfgrpo.model.caller_functions import contained
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import as_text, visible
+from tfgrpo.model.secrets import scrub
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -151,15 +160,15 @@ def rendered(
     for message in messages:
         if not (isinstance(message, tuple) and list(map(type, message)) == [str, str]):
             raise RenderFailed(
-                f"render of domain {domain.name} gave {message!r:.80} as a message",
+                f"render of domain {domain.name} gave {describe_value(message)} as a message",
                 hint="a prompt is a tuple of messages, each (role, text)",
             )
     return messages
 
 
 def failed(problem: Problem, sample: int, reason: str) -> Rollout:
-    """An attempt that could not be made, with the reason."""
-    return Rollout(problem, sample, "", "failed", None, None, reason)
+    """An attempt that could not be made, with the reason, of which known secrets are taken out."""
+    return Rollout(problem, sample, "", "failed", None, None, scrub(reason))
 
 
 async def attempt(domain: Domain, context: Context) -> Rollout:
@@ -204,7 +213,8 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
 
 
 async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
-    """What a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
+    """What a domain's rollout comes to, without known secrets: its texts are judged, recorded and
+    shown to the reflection model. Raises DomainError for what is no Trajectory."""
     with contained():
         outcome = domain.rollout(context)
         if not inspect.isawaitable(outcome):
@@ -215,15 +225,18 @@ async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
         trajectory: object = await outcome
     if not isinstance(trajectory, Trajectory) or not isinstance(trajectory.response, str):
         raise DomainError(
-            f"the rollout of domain {domain.name} gave {trajectory!r:.80}, and no Trajectory",
+            f"the rollout of domain {domain.name} gave {describe_value(trajectory)}, "
+            "and no Trajectory",
             hint="return Trajectory(response, calls), where the response is a text",
         )
     try:
-        messages = tuple(as_recorded(list(trajectory.messages)))
-        return replace(trajectory, response=as_text(trajectory.response), messages=messages)
+        messages = tuple(scrub(as_recorded(list(trajectory.messages))))
+        response = scrub(as_text(trajectory.response))
+        return replace(trajectory, response=response, messages=messages)
     except (TypeError, ValueError, RecursionError) as error:
         raise DomainError(
-            f"the rollout of domain {domain.name} gave messages that cannot be kept: {error}",
+            f"the rollout of domain {domain.name} gave messages that cannot be kept: "
+            f"{scrub(str(error))}",
             hint="messages are JSON: texts, numbers, lists and dicts",
         ) from None
 
@@ -235,7 +248,7 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
         with contained():
             verdict = await _verdict(domain, context, trajectory)
     except CallFailed as error:
-        return Verdict(None, None, f"unverifiable: {error}")
+        return Verdict(None, None, scrub(f"unverifiable: {error}"))
     except TfgrpoError:
         raise
     except Exception as error:  # whatever the code of a domain does
@@ -254,16 +267,18 @@ async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> 
 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
-    """A verdict as its record gives it back. Raises DomainError, for a reward out of [0, 1] too."""
+    """A verdict as its record gives it back, without known secrets. Raises DomainError, for a
+    reward out of [0, 1] too."""
     try:
         reward, answer, reason, details = verdict
         number = None if reward is None else number_of(reward)
         if reward is not None and number is None:
             raise TypeError("its reward is no number")
-        verdict = Verdict(*as_recorded([number, answer, reason, details]))
+        verdict = Verdict(*scrub(as_recorded([number, answer, reason, details])))
     except (TypeError, ValueError, RecursionError) as error:
         raise DomainError(
-            f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
+            f"domain {domain.name} gave {describe_value(verdict, 200)}, which cannot be kept: "
+            f"{scrub(str(error))}",
             hint="a verifier returns a Verdict of numbers, texts, lists and dicts",
         ) from None
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 from tfgrpo.model.budget import Budget
 from tfgrpo.workers.queue import HEARTBEAT, SILENT, Queue
@@ -87,9 +88,8 @@ class SharedBudget(Budget):
     def __init__(
         self, budget: Budget, recount: Callable[[], float] | None = None, *, leased: bool = False
     ) -> None:
-        super().__init__(budget.limit, in_tokens=budget.in_tokens, spent=budget.spent)
+        super().__init__(budget.limit, in_tokens=budget.in_tokens)
         self._limit = 0 if leased else self._limit
-        self._on_disk, self._cut_off = budget._on_disk, budget._cut_off
         self._recount = recount
         self._queue: Queue | None = None
         self._run, self._holder, self._silent = "", "", 0.0
@@ -101,6 +101,11 @@ class SharedBudget(Budget):
     def amount(self) -> str:
         """The whole budget, as `--budget` has it."""
         return f"{self.limit:f}{'tok' if self.in_tokens else ''}"
+
+    def keep_in(self, path: Path) -> None:
+        """Does so, and counts nothing of it once more."""
+        super().keep_in(path)
+        self._accounted = self._spent  # what was spent before is in no row of the budget's
 
     def join(self, queue: Queue, run: str, holder: str, heartbeat: float = HEARTBEAT) -> None:
         """Has leases taken from the budget's row from now on; what is spent counts from here."""
