@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tfgrpo.model import response as responses
+from tfgrpo.model import secrets
 from tfgrpo.model.retried_errors import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
@@ -162,9 +163,7 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
         reason = no_answer(answer, "list of models")
     finally:
         client.close()
-    secrets = sorted({where.api_key or "", *where.headers.values()} - {""}, key=len, reverse=True)
-    for secret in secrets:
-        reason = reason.replace(secret, "***")
+    reason = secrets.scrub(reason, where.api_key, *where.headers.values())
     raise ModelsUnknown(f"{address}: {reason}", hint="name the model: --model NAME")
 
 

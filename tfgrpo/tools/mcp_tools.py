@@ -195,7 +195,7 @@ async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
     missing = [
         name
         for name in secrets.variables([*server.args, server.url or ""])
-        if not os.environ.get(name)
+        if not os.environ.get(name, "").strip()
     ]
     if missing:
         raise ServerError(
