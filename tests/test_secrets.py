@@ -21,6 +21,7 @@ from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.model.http_connection import Connection, ModelsUnknown, models_at
 from tfgrpo.model.settings import ModelSettings
+from tfgrpo.store.address import parse_address
 from tfgrpo.tools.mcp_tools import Server
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.tool import ToolFailure
@@ -335,6 +336,29 @@ def test_a_program_gets_no_variable_whose_key_was_read_without_its_white_space()
     Endpoint("m", None, "brief-key")
     before = {"SHORT": "brief-key\n", "OTHER": "brief"}
     assert secrets.without_secrets(before) == {"OTHER": "brief"}
+
+
+def test_a_program_gets_no_password_of_a_database_that_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = "postgresql://ada:s3cr%2Ft-of-the-team@db/team"
+    parse_address(address)
+    parse_address("postgresql://ada@db/team?sslpassword=tiny")
+    monkeypatch.setenv("PGPASSWORD", "short")
+    before = {
+        "TFGRPO_STORE": address,
+        "MINE": f"{address}?password=another",
+        "DSN": "host=db password=s3cr/t-of-the-team",
+        "PGPASSWORD": "short",
+        "KEY_PASSWORD": "tiny\n",
+    }
+    after = {
+        "OTHER": "postgresql://ada:another@elsewhere/x",
+        "PGUSER": "ada",
+        "SAYS": "a tiny short word",
+        "PLAIN": "postgresql://ada@db/team",
+    }
+    assert secrets.without_secrets({**before, **after}) == after
 
 
 def test_a_variable_that_a_setting_names_is_filled_in_without_the_white_space_around_it() -> None:

@@ -10,7 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tfgrpo.store.address import is_address, passwords_read
 
 V = TypeVar("V")
 
@@ -137,11 +139,19 @@ def withhold(*keys: str) -> None:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables that hold a key or a known secret."""
+    """An environment without the variables that hold a key, a known secret, or the password of a
+    database that was opened."""
+    passwords = passwords_read()
+    whole = _keys | passwords
+    long = [password for password in passwords if len(password) >= LONG]
+
+    def holds_one(value: str) -> bool:
+        if value.strip() in whole or scrub(value, *long) != value:
+            return True
+        return is_address(value) and any(password in unquote(value) for password in passwords)
+
     return {
-        name: value
-        for name, value in environment.items()
-        if name in USUAL or (value.strip() not in _keys and scrub(value) == value)
+        name: value for name, value in environment.items() if name in USUAL or not holds_one(value)
     }
 
 
