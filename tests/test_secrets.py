@@ -21,8 +21,10 @@ from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.model.http_connection import Connection, ModelsUnknown, models_at
 from tfgrpo.model.settings import ModelSettings
+from tfgrpo.proxy.proxy_settings import parse_upstream
 from tfgrpo.store.address import parse_address
-from tfgrpo.tools.mcp_tools import Server
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools.mcp_tools import Server, connected
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.tool import ToolFailure
 
@@ -364,3 +366,50 @@ def test_a_program_gets_no_password_of_a_database_that_was_read(
 def test_a_variable_that_a_setting_names_is_filled_in_without_the_white_space_around_it() -> None:
     filled = secrets.fill("https://mcp.example/$TOKEN/sse", {"TOKEN": f"{KEY}-mcp\n"})
     assert filled == f"https://mcp.example/{KEY}-mcp/sse"
+
+
+ODD = {
+    "a slash": "http://ada:hunter2/x@127.0.0.1:9/v1",
+    "a number sign": "http://ada:hunter2#x@127.0.0.1:9/v1",
+    "a blank": "http://ada:hunter2 x@127.0.0.1:9/v1",
+    "a bracket": "http://ada:hunter2[x@127.0.0.1:9/v1",
+    "a port": "http://127.0.0.1:hunter2/v1",
+    "no scheme": "ada:hunter2 x@127.0.0.1/v1",
+    "another scheme": "ftp://ada:hunter2@127.0.0.1:9",
+}
+"""Addresses of which a parser takes some part of the password for something else."""
+
+
+@pytest.mark.parametrize("url", ODD.values(), ids=ODD)
+def test_the_address_of_a_provider_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_upstream(url)
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+
+
+READABLE = ("a blank", "a bracket", "no scheme")
+"""What a client takes for a proxy's address all the same."""
+PROXIES = {name: url for name, url in ODD.items() if name not in READABLE}
+
+
+@pytest.mark.parametrize("url", PROXIES.values(), ids=PROXIES)
+def test_an_outbound_proxy_whose_address_cannot_be_read_is_not_repeated(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, url)
+
+    async def tools() -> None:
+        async with connected("docs", Server(url="http://mcp.invalid/x")):
+            pass
+
+    async def asked() -> None:
+        await Endpoint("m", "http://model.invalid/v1", KEY).ask(REQUEST)
+
+    def listed() -> None:
+        models_at(Connection("http://model.invalid/v1", KEY))
+
+    for use in (lambda: asyncio.run(tools()), lambda: asyncio.run(asked()), listed):
+        with pytest.raises(tfgrpo.TfgrpoError) as caught:
+            use()
+        assert "hunter2" not in f"{caught.value}{caught.value.hint}"
