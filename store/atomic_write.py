@@ -44,10 +44,13 @@ def check_place(path: Path | str) -> None:
 
 
 @contextmanager
-def replacing(path: Path | str, *, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path | str, *, mode: int = PRIVATE, check: Callable[[], object] | None = None
+) -> Iterator[IO[bytes]]:
     """Opens a new file that takes the place of `path` when the block ends well and what it holds is
     on the disk: a loss of power leaves the old file or the new one, and the new one as soon as this
-    returns. A link there is replaced, not followed. Raises OSError."""
+    returns. A link there is replaced, not followed. `check` is called last, and what it raises
+    leaves the old file. Raises OSError."""
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
     handle, temporary = _new(folder, name, mode)
@@ -56,6 +59,8 @@ def replacing(path: Path | str, *, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if check is not None:
+                check()
             if fcntl is not None:  # a copy that is held is nobody's leftover
                 os.replace(temporary, path)
         if fcntl is None:  # Windows renames no open file
