@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -24,11 +25,12 @@ from waiting import until
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
+from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store import InvalidOperation, Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.activity.traffic import CallFilter, traffic_path
-from tfgrpo.store.address import anchor, named_by, parse_address, secrets_of, with_password
+from tfgrpo.store.address import anchor, located, named_by, parse_address, secrets_of, with_password
 from tfgrpo.store.errors import BadLocation
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import members_of, open_traffic
@@ -277,6 +279,21 @@ def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.Mon
     with pytest.raises(StoreError, match="needs psycopg") as error:
         Store.open(shared)
     assert "psycopg" in str(error.value.hint)
+
+
+def test_the_process_that_settles_experiments_opens_a_shared_store(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGUSER", "postgres")
+    (tmp_path / ".tfgrpo").mkdir()
+    library = f"t{next(LIBRARIES)}"
+    where = f"postgresql:///postgres?host={cluster.folder}&library={library}&password=hunter2"
+    Store.init(where, author="ann").close()
+    path = str(located(where))
+    with closing(Decider(SimpleNamespace(sources={}))) as decider:  # type: ignore[arg-type]
+        decider._look(path)
+        assert list(decider._seen) == [path], "what failed is looked at again"
 
 
 # members:
