@@ -31,8 +31,12 @@ LIVENESS = {
 for half a minute is lost, where it would be waited for for a quarter of an hour or more."""
 _anchors: dict[str, str] = {}
 """Path that stands for a database here → its address without a password."""
-_passwords: dict[str, str] = {}
-"""Address without its password → password, of this process alone."""
+_secrets: dict[str, dict[str, str]] = {}
+"""Address without secrets → those that came with it, by libpq's names, of this process alone."""
+_passwords: set[str] = set()
+"""All secrets that came with an address, also with one that had others later."""
+SECRET = r"pass(?!file)|pwd|secret|scram_.*_key"
+"""What a setting of libpq's is called whose value is a secret, and what people write for that."""
 FOLDER = ".tfgrpo"
 FILE = "store.db"
 
@@ -65,20 +69,31 @@ def is_address(text: str | os.PathLike[str]) -> bool:
 
 def with_password(text: str) -> str:
     """The address with its password, for a program that this one starts: never shown."""
-    from urllib.parse import quote
+    from urllib.parse import quote, urlencode, urlsplit
 
     text = str(named_by(text))
-    password = _passwords.get(text)
-    if not password:
+    secrets = dict(_secrets.get(text, {}))
+    if not secrets:
         return text
-    scheme, rest = text.split("://", 1)
-    user, _, host = rest.partition("@")
-    return f"{scheme}://{user}:{quote(password, safe='')}@{host}"
+    parts = urlsplit(text)
+    user, _, hosts = parts.netloc.rpartition("@")
+    password = secrets.pop("password", "")
+    netloc = f"{user}:{quote(password, safe='')}@{hosts}" if password else parts.netloc
+    rest = urlencode(secrets, safe="", quote_via=quote)
+    query = "&".join(filter(None, (parts.query, rest)))
+    return f"{parts.scheme}://{netloc}{parts.path}{_query(query)}"
 
 
-def password_of(address: Address) -> str | None:
-    """The password that came with an address, if one did."""
-    return _passwords.get(address.text)
+def secrets_of(address: Address) -> dict[str, str]:
+    """The password, and what else is secret, that came with an address, by libpq's names."""
+    return dict(_secrets.get(address.text, {}))
+
+
+def passwords_read() -> set[str]:
+    """What this process may have opened a database with: the secrets of each address that was
+    read, and, where there was one, the password of the environment."""
+    usual = os.environ.get("PGPASSWORD", "") if _secrets else ""
+    return {usual, *_passwords} - {""}
 
 
 def parse_address(text: str) -> Address:
@@ -94,12 +109,15 @@ def parse_address(text: str) -> Address:
         settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
         raise BadLocation("the address of the database cannot be read", hint=hint) from None
-    if not text[len(parts.scheme) + 1 :].startswith("//") or parts.fragment:
+    is_cut = "@" in parts.path  # by a / in a password
+    if not text[len(parts.scheme) + 1 :].startswith("//") or parts.fragment or is_cut:
         raise BadLocation("the address of the database cannot be read", hint=hint)
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    hosts = parts.netloc.rpartition("@")[2]
+    user, hosts = user.replace("@", "%40"), parts.netloc.rpartition("@")[2]  # as libpq reads it
     given = dict(settings)
-    password = unquote(password) or given.pop("password", "")
+    named_secret = [name for name in given if re.search(SECRET, name, re.IGNORECASE)]
+    secrets = {name: given.pop(name) for name in named_secret}
+    secrets["password"] = unquote(password) or secrets.get("password", "")
     library = given.pop("library", DEFAULT_LIBRARY)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", library):
         raise BadLocation(
@@ -110,8 +128,12 @@ def parse_address(text: str) -> Address:
     rest = sorted(pair for pair in given.items())
     named = [("library", library)] if library != DEFAULT_LIBRARY else []
     shown = base + _query(urlencode([*rest, *named], safe="/", quote_via=quote))
-    if password:
-        _passwords[shown] = password
+    secrets = {name: secret for name, secret in secrets.items() if secret}
+    if secrets:
+        _secrets[shown] = secrets
+        _passwords.update(secrets.values())
+    else:
+        _secrets.setdefault(shown, {})
     host = unquote(hosts.partition(":")[0]) if not hosts.startswith("[") else hosts
     return Address(
         shown,

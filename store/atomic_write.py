@@ -44,10 +44,13 @@ def check_place(path: Path | str) -> None:
 
 
 @contextmanager
-def replacing(path: Path | str, *, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
+def replacing(
+    path: Path | str, *, mode: int = PRIVATE, check: Callable[[], object] | None = None
+) -> Iterator[IO[bytes]]:
     """Opens a new file that takes the place of `path` when the block ends well and what it holds is
     on the disk: a loss of power leaves the old file or the new one, and the new one as soon as this
-    returns. A link there is replaced, not followed. Raises OSError."""
+    returns. A link there is replaced, not followed. `check` is called last, and what it raises
+    leaves the old file. Raises OSError."""
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
     handle, temporary = _new(folder, name, mode)
@@ -56,7 +59,12 @@ def replacing(path: Path | str, *, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if check is not None:
+                check()
+            if fcntl is not None:  # a copy that is held is nobody's leftover
+                os.replace(temporary, path)
+        if fcntl is None:  # Windows renames no open file
+            os.replace(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -81,26 +89,27 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
 def clear_copies(path: Path | str) -> None:
     """Removes unfinished copies of a file that a kill has left."""
     folder, name = os.path.split(os.fspath(path))
-    sweep(folder, f".{name[:100]}.", _unlink_temporary)
+    begins = f".{name[:100]}."
+
+    def is_copy(name: str) -> bool:
+        ending = name[len(begins) :]
+        is_ours = len(ending) == 16 and all(sign in "0123456789abcdef" for sign in ending)
+        return is_ours and name.startswith(begins)
+
+    _sweep(folder, is_copy, os.unlink)
 
 
 def clear(file: Path | str) -> None:
     """Removes what a clone or redaction whose process is gone has left beside a store."""
-    folder, name = os.path.split(file)
+    folder = os.path.dirname(file)
 
     def remove_tree(path: str) -> None:
         import shutil
 
         shutil.rmtree(path)
 
-    sweep(folder, f".{name}-redacting.", _unlink_temporary)
+    clear_copies(f"{file}-redacting")
     sweep(folder, SCRATCH, remove_tree)
-
-
-def _unlink_temporary(path: str) -> None:
-    ending = path.rpartition(".")[2]
-    if len(ending) == 16 and all(sign in "0123456789abcdef" for sign in ending):
-        os.unlink(path)
 
 
 def is_database(path: Path | str) -> bool:
@@ -163,20 +172,27 @@ def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
     try:
         try:
             _write_all(handle, content)
+            if fcntl is not None:  # a copy that is held is nobody's leftover
+                return _name(temporary, path)
         finally:
             os.close(handle)
-        try:
-            (os.rename if os.name == "nt" else os.link)(temporary, path)  # neither replaces one
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            return _rename_alone(temporary, path)
-        return True
+        return _name(temporary, path)  # Windows renames no open file
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def _name(temporary: str, path: str) -> bool:
+    """Gives a file its name; returns False where the name is taken."""
+    try:
+        (os.rename if os.name == "nt" else os.link)(temporary, path)  # neither replaces one
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return _rename_alone(temporary, path)
+    return True
 
 
 def _rename_alone(temporary: str, path: str) -> bool:
@@ -262,10 +278,14 @@ def held_folder(within: Path, begins: str) -> Iterator[Path]:
 
 def sweep(folder: str, begins: str, remove: Callable[[str], object]) -> None:
     """Removes what lies in a folder under such a name and whose maker is gone, if it can be."""
+    _sweep(folder, lambda name: name.startswith(begins), remove)
+
+
+def _sweep(folder: str, is_named: Callable[[str], bool], remove: Callable[[str], object]) -> None:
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder or ".") as entries:
-        for path in [entry.path for entry in entries if entry.name.startswith(begins)]:
+        for path in [entry.path for entry in entries if is_named(entry.name)]:
             with suppress(OSError):
                 _remove(path, remove)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,3 +140,57 @@ def test_a_search_writes_through_no_link(tmp_path: Path) -> None:
         (tmp_path / f".bisect.json.{os.getpid()}").symlink_to(victim)
         start(store, store.version(0), [])
     assert victim.read_text() == "mine"
+
+
+def amid(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Has `act` done just before the first call of a function of `os`."""
+    real, done = getattr(os, name), []
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if not done:
+            done.append(True)
+            act()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(os, name, called)
+
+
+def test_another_writer_of_the_same_file_takes_no_copy_that_is_about_to_get_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    amid(monkeypatch, "replace", lambda: atomic_write.write(path, "second"))
+    atomic_write.write(path, "first")
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody removes leftovers")
+@pytest.mark.parametrize("links", [True, False])
+def test_no_copy_that_is_about_to_be_a_new_file_is_taken(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    amid(monkeypatch, "link" if links else "rename", lambda: atomic_write.clear_copies(path))
+    assert atomic_write.create(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody removes leftovers")
+def test_what_a_kill_has_left_is_removed_by_writers_of_that_very_file(tmp_path: Path) -> None:
+    left = [tmp_path / f".{name}.{'0a' * 8}" for name in ("run.live", "run.live.x")]
+    for path in (*left, tmp_path / ".run.live.0a0a", tmp_path / f".run.live.{'0g' * 8}"):
+        path.touch()
+    before = set(os.listdir(tmp_path))
+    atomic_write.clear_copies(tmp_path / "run.live")
+    assert before - set(os.listdir(tmp_path)) == {left[0].name}
+    atomic_write.clear_copies(tmp_path / "run.live.x")
+    assert not left[1].exists()

@@ -116,7 +116,8 @@ asyncio.run(use())
 import subprocess
 from tfgrpo.proxy.running_experiments import SETTLE
 from tfgrpo.store import child_processes as c
-process = c.start(c.python("-c", SETTLE, ".tfgrpo/store.db"), c.without_keys(*c.DATABASE))
+named = {"TFGRPO_STORE": ".tfgrpo/store.db"}
+process = c.start(c.python("-c", SETTLE), c.without_keys(*c.DATABASE) | named)
 tell()
 assert process.wait() == 0
 """,

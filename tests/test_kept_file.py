@@ -18,7 +18,7 @@ from waiting import until
 from tfgrpo import interchange
 from tfgrpo.domains.prompt_library import live
 from tfgrpo.interchange.format_types import UnreadableLibrary
-from tfgrpo.serving.kept_file import BEGIN, END, KeptFile, keep
+from tfgrpo.serving.kept_file import BEGIN, END, KeptFile, Overtaken, keep
 from tfgrpo.store import Operation, Store
 
 
@@ -92,6 +92,28 @@ def test_what_another_writes_right_after_is_seen(
     assert file.bring_up_to_date()
     assert path.read_text().startswith("# An editor's older text\n\n")
     assert not file.bring_up_to_date()
+
+
+def test_what_is_saved_while_the_disk_takes_our_copy_is_no_less_seen(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "AGENTS.md"
+    path.write_text("# Ours\n")
+    file, fsync, edits = kept(store, path), os.fsync, ["# Ours\nBy hand.\n"]
+
+    def slow_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        if edits:
+            path.write_text(edits.pop())
+
+    monkeypatch.setattr(os, "fsync", slow_fsync)
+    with pytest.raises(Overtaken):
+        file.bring_up_to_date()
+    assert path.read_text() == "# Ours\nBy hand.\n"
+    assert sorted(os.listdir(tmp_path)) == [".tfgrpo", "AGENTS.md"]
+    assert file.bring_up_to_date()
+    assert path.read_text().startswith("# Ours\nBy hand.\n")
+    assert "Count both days." in path.read_text()
 
 
 def test_a_file_whose_block_cannot_be_told_is_left_alone(store: Store, tmp_path: Path) -> None:

@@ -8,31 +8,37 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner
+from conftest import LIBRARIES, TFGRPO, Cli
 from port_rows import call, call_values, made, rollout, rollout_values, run, write
 from postgres import Cluster
 from providers import Provider, ProxyThread, post
+from psycopg.conninfo import conninfo_to_dict
 from test_store_names import HALF, half_a_character_elsewhere
 from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
+from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store import InvalidOperation, Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.activity.traffic import CallFilter, traffic_path
-from tfgrpo.store.address import anchor, named_by, parse_address, with_password
+from tfgrpo.store.address import anchor, located, named_by, parse_address, secrets_of, with_password
+from tfgrpo.store.errors import BadLocation
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import members_of, open_traffic
 from tfgrpo.store.port import Level
 from tfgrpo.store.postgres.port import PostgresPort, PostgresWriter
 from tfgrpo.store.postgres.session import Session
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.workers.queue import QueueAddress
 
 pytestmark = pytest.mark.postgres
 
@@ -170,6 +176,80 @@ def test_a_password_is_taken_out_of_an_address_and_used_for_connecting_alone() -
         assert "pw" not in str(error.value)
 
 
+WITH_PASSWORDS = (
+    "postgresql://h/team?password=s3cr%2Ft%40",
+    "postgresql://h:5433/team?library=support&password=s3cr%2Ft%40&sslmode=require",
+    "postgresql://:s3cr%2Ft%40@h/team",
+    "postgresql:///team?host=/run/pg@15&password=s3cr%2Ft%40",
+    "postgresql://h?user=ann@x&password=s3cr%2Ft%40",
+    "postgresql://[::1]:5433/team?password=s3cr%2Ft%40",
+    "postgresql://ann%40x@h1:1,h2:2/team?password=s3cr%2Ft%40",
+    "postgresql://ann@x:s3cr%2Ft%40@h/team",
+    "postgresql://ann:s3cr%2Ft%40@h/team?password=s3cr%2Ft%40",
+)
+
+
+@pytest.mark.parametrize("text", WITH_PASSWORDS)
+def test_a_program_that_is_started_gets_an_address_that_means_the_same(text: str) -> None:
+    address = parse_address(text)
+    assert "s3cr" not in repr(address)
+    handed_on = with_password(address.text)
+    assert "s3cr%2Ft%40" in handed_on
+    assert parse_address(handed_on) == address
+    assert secrets_of(address) == {"password": "s3cr/t@"}
+    plain = conninfo_to_dict(address.conninfo)
+    library = "" if address.library == "main" else f"library={address.library}"
+    expected = conninfo_to_dict(handed_on.replace(library, "").replace("?&", "?").rstrip("&?"))
+    assert {**plain, "password": "s3cr/t@"} == expected
+
+
+def test_whatever_libpq_takes_as_a_secret_is_taken_out_of_an_address() -> None:
+    address = parse_address(
+        "postgresql://ann@db/team?sslpassword=hunter2%20a&Password=hunter2&passfile=/p"
+        "&scram_client_key=hunter2k&oauth_client_secret=hunter2s&sslkey=/k"
+    )
+    assert address.text == "postgresql://ann@db/team?passfile=/p&sslkey=/k"
+    assert "hunter2" not in repr(address)
+    assert secrets_of(address) == {
+        "sslpassword": "hunter2 a",
+        "Password": "hunter2",
+        "scram_client_key": "hunter2k",
+        "oauth_client_secret": "hunter2s",
+    }
+    handed_on = with_password(address.text)
+    assert parse_address(handed_on) == address
+    assert "sslpassword=hunter2%20a" in handed_on
+    assert QueueAddress("postgresql://h", "s", {"password": "hunter2"}).__repr__().count("r2") == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["postgresql://ann:12/hunter2@db/team", "postgresql://ann:hunter2/x@db/team"]
+)
+def test_a_password_that_ends_an_address_too_early_is_not_repeated(text: str) -> None:
+    with pytest.raises(BadLocation, match="cannot be read") as caught:
+        parse_address(text)
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+
+
+def test_a_command_of_bisect_opens_a_store_whose_address_has_a_password_and_no_user(
+    cluster: Cluster, cli: Cli
+) -> None:
+    library = f"t{next(LIBRARIES)}"
+    named = {
+        "TFGRPO_STORE": f"postgresql:///postgres?host={cluster.folder}&library={library}"
+        "&password=hunter2secret",
+        "PGUSER": "postgres",
+    }
+    cli("init", env=named)
+    for text in ("Count both days.", "Add once."):
+        cli("add", text, env=named)
+    cli("bisect", "start", "HEAD", "v0", env=named)
+    done = cli("bisect", "run", "--", TFGRPO, "log", "-1", env=named)
+    shown = done.stdout + done.stderr
+    assert "v1 good" in shown, "the command could open the store"
+    assert "hunter2" not in shown
+
+
 def test_what_is_wrong_with_an_address_is_one_line_with_a_hint(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +279,21 @@ def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.Mon
     with pytest.raises(StoreError, match="needs psycopg") as error:
         Store.open(shared)
     assert "psycopg" in str(error.value.hint)
+
+
+def test_the_process_that_settles_experiments_opens_a_shared_store(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGUSER", "postgres")
+    (tmp_path / ".tfgrpo").mkdir()
+    library = f"t{next(LIBRARIES)}"
+    where = f"postgresql:///postgres?host={cluster.folder}&library={library}&password=hunter2"
+    Store.init(where, author="ann").close()
+    path = str(located(where))
+    with closing(Decider(SimpleNamespace(sources={}))) as decider:  # type: ignore[arg-type]
+        decider._look(path)
+        assert list(decider._seen) == [path], "what failed is looked at again"
 
 
 # members:

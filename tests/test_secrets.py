@@ -18,17 +18,22 @@ from scripted import Reply, ScriptedEndpoint, restless, stage
 
 import tfgrpo
 from tfgrpo import AgentContext, Attempt
+from tfgrpo.connect import CallLimits, named_models, open_endpoints
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, Verdict, describe_error
 from tfgrpo.domains.function import read_outcome
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
+from tfgrpo.model.http_connection import Connection, ModelsUnknown, models_at
 from tfgrpo.model.settings import ModelSettings
+from tfgrpo.proxy.proxy_settings import parse_upstream
 from tfgrpo.rollout.attempt import RenderFailed, rendered
 from tfgrpo.store import ROOT
+from tfgrpo.store.address import parse_address
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library
-from tfgrpo.tools.mcp_tools import Server
+from tfgrpo.tools.mcp_tools import Server, connected
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.tool import ToolFailure
 
@@ -108,8 +113,9 @@ def test_a_template_is_filled_from_the_environment_when_it_is_asked() -> None:
         params={"key": "$SEARCH_KEY"},
         results="r",
     )
-    with pytest.raises(ToolFailure, match="the environment has no ACCOUNT, SEARCH_KEY"):
-        asyncio.run(Provider(template, environment={}).search("x", 1))
+    for environment in ({}, {"ACCOUNT": " ", "SEARCH_KEY": "\n"}):
+        with pytest.raises(ToolFailure, match="the environment has no ACCOUNT, SEARCH_KEY"):
+            asyncio.run(Provider(template, environment=environment).search("x", 1))
     provider = Provider(template, environment={"ACCOUNT": "acme", "SEARCH_KEY": KEY + "+/"})
     with pytest.raises(ToolFailure) as told:
         asyncio.run(provider.search("x", 1))
@@ -370,3 +376,147 @@ def test_a_render_of_a_users_own_is_told_of_without_the_key() -> None:
         rendered(domain, template, Library(ROOT, ()), Problem("p", "?", "5"), "")
     assert "zzz" in str(caught.value)
     assert CUT not in str(caught.value)
+
+
+# keys of the environment that HTTP cannot send:
+
+NAMED = ({"api_key_env": "MY_KEY"}, {"extra_headers": {"x-gw-auth": "env:MY_KEY"}})
+"""Settings that have a variable sent."""
+
+
+@pytest.mark.parametrize("named", NAMED, ids=["a key", "a header"])
+def test_white_space_around_a_key_is_none_of_it(
+    named: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedEndpoint(lambda request: "5") as server:
+        models = ModelSettings(model="m", base_url=server.base_url, **named)
+        variables = {"MY_KEY": f" {KEY}\n", "TFGRPO_API_KEY": f"{KEY}-of-any-host\r\n"}
+
+        async def answered() -> None:
+            with open_endpoints(models, CallLimits(), variables) as endpoints:
+                await endpoints.policy.ask(REQUEST)
+                await endpoints.close()
+
+        asyncio.run(answered())
+        (headers,) = server.headers
+    is_key = "api_key_env" in named
+    assert headers["authorization"] == f"Bearer {KEY if is_key else KEY + '-of-any-host'}"
+    assert headers.get("x-gw-auth") == (None if is_key else KEY)
+
+
+@pytest.mark.parametrize("named", NAMED, ids=["a key", "a header"])
+@pytest.mark.parametrize("key", [f"{KEY}\n{KEY}", f"{KEY}\x00", f"{KEY}\u200b", f"\u201c{KEY}"])
+def test_a_key_that_no_header_can_carry_is_refused_by_the_name_of_its_variable(
+    named: dict[str, Any], key: str
+) -> None:
+    layers = [{"base_url": "http://127.0.0.1:9/v1", **named}]
+    with pytest.raises(EndpointError, match="MY_KEY contains invalid characters") as refused:
+        named_models(layers, {"MY_KEY": key})
+    assert KEY not in f"{refused.value!r} {refused.value.hint}"
+
+
+@pytest.mark.parametrize("blank", ["\n", " \r\n"])
+def test_a_variable_of_white_space_has_no_key(blank: str) -> None:
+    layers = [{"base_url": "http://127.0.0.1:9/v1", "api_key_env": "MY_KEY"}]
+    with pytest.raises(EndpointError, match="variable MY_KEY is not set"):
+        named_models(layers, {"MY_KEY": blank})
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r", "\x00", " \n"])
+def test_a_key_is_in_no_error_of_a_list_of_models(ending: str) -> None:
+    with ScriptedEndpoint() as server:
+        for connection in (
+            Connection(server.base_url, f"{KEY}{ending}"),
+            Connection(server.base_url, "no key", {"x-gw-auth": f"{KEY}-gw{ending}"}),
+        ):
+            with pytest.raises(ModelsUnknown) as caught:
+                models_at(connection)
+            assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\x00", "\\"])
+def test_a_secret_is_taken_out_of_a_text_in_the_forms_that_messages_give_it(ending: str) -> None:
+    key = f"{KEY}-{len(ending)}{ending}"
+    for text in (key, key.strip(), repr(key), repr(key.encode()), f"Bearer {key}"):
+        assert KEY not in secrets.scrub(text, key)
+
+
+def test_a_program_gets_no_variable_whose_key_was_read_without_its_white_space() -> None:
+    Endpoint("m", None, "brief-key")
+    before = {"SHORT": "brief-key\n", "OTHER": "brief"}
+    assert secrets.without_secrets(before) == {"OTHER": "brief"}
+
+
+def test_a_program_gets_no_password_of_a_database_that_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = "postgresql://ada:s3cr%2Ft-of-the-team@db/team"
+    parse_address(address)
+    parse_address("postgresql://ada@db/team?sslpassword=tiny")
+    monkeypatch.setenv("PGPASSWORD", "short")
+    before = {
+        "TFGRPO_STORE": address,
+        "MINE": f"{address}?password=another",
+        "DSN": "host=db password=s3cr/t-of-the-team",
+        "PGPASSWORD": "short",
+        "KEY_PASSWORD": "tiny\n",
+    }
+    after = {
+        "OTHER": "postgresql://ada:another@elsewhere/x",
+        "PGUSER": "ada",
+        "SAYS": "a tiny short word",
+        "PLAIN": "postgresql://ada@db/team",
+    }
+    assert secrets.without_secrets({**before, **after}) == after
+
+
+def test_a_variable_that_a_setting_names_is_filled_in_without_the_white_space_around_it() -> None:
+    filled = secrets.fill("https://mcp.example/$TOKEN/sse", {"TOKEN": f"{KEY}-mcp\n"})
+    assert filled == f"https://mcp.example/{KEY}-mcp/sse"
+
+
+ODD = {
+    "a slash": "http://ada:hunter2/x@127.0.0.1:9/v1",
+    "a number sign": "http://ada:hunter2#x@127.0.0.1:9/v1",
+    "a blank": "http://ada:hunter2 x@127.0.0.1:9/v1",
+    "a bracket": "http://ada:hunter2[x@127.0.0.1:9/v1",
+    "a port": "http://127.0.0.1:hunter2/v1",
+    "no scheme": "ada:hunter2 x@127.0.0.1/v1",
+    "another scheme": "ftp://ada:hunter2@127.0.0.1:9",
+}
+"""Addresses of which a parser takes some part of the password for something else."""
+
+
+@pytest.mark.parametrize("url", ODD.values(), ids=ODD)
+def test_the_address_of_a_provider_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_upstream(url)
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+
+
+READABLE = ("a blank", "a bracket", "no scheme")
+"""What a client takes for a proxy's address all the same."""
+PROXIES = {name: url for name, url in ODD.items() if name not in READABLE}
+
+
+@pytest.mark.parametrize("url", PROXIES.values(), ids=PROXIES)
+def test_an_outbound_proxy_whose_address_cannot_be_read_is_not_repeated(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, url)
+
+    async def tools() -> None:
+        async with connected("docs", Server(url="http://mcp.invalid/x")):
+            pass
+
+    async def asked() -> None:
+        await Endpoint("m", "http://model.invalid/v1", KEY).ask(REQUEST)
+
+    def listed() -> None:
+        models_at(Connection("http://model.invalid/v1", KEY))
+
+    for use in (lambda: asyncio.run(tools()), lambda: asyncio.run(asked()), listed):
+        with pytest.raises(tfgrpo.TfgrpoError) as caught:
+            use()
+        assert "hunter2" not in f"{caught.value}{caught.value.hint}"

@@ -646,6 +646,10 @@ def test_locations_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "./far:x": (str(tmp_path / "far:x"), None, None),
         "odd:name": (str(tmp_path / "odd:name"), None, None),
         "far:x/y": ("x/y", "far", None),
+        "far:x/ada@team/y": ("x/ada@team/y", "far", None),
+        "ssh://ada@far:2222/x@y": ("/x@y", "ada@far", 2222),
+        "ssh://far/x:y@z": ("/x:y@z", "far", None),
+        "ssh://[::1]:22/x@y": ("/x@y", "::1", 22),
         "ada@far:~/x": ("~/x", "ada@far", None),
         "ssh://ada@far:2222/srv/x": ("/srv/x", "ada@far", 2222),
         "ssh://far/~/x%20y": ("~/x y", "far", None),
@@ -661,6 +665,13 @@ def test_locations_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "ada:hunter2@far:x",
         "https://ada:hunter2@far/x",
         "ssh://:hunter2@f",
+        "ssh://ada:hunter2/x@far/x",
+        "ssh://ada:12/hunter2@far/x",
+        "ssh://ada:12#hunter2@far/x",
+        "ssh://ada:12?hunter2@far/x",
+        "ada:hun/hunter2@far:x",
+        "ada:hunter2/@far:x",
+        "ada:hunter2:@/@far:x",
     ],
 )
 def test_a_location_with_a_password_is_refused_and_not_repeated(text: str, team: Store) -> None:
@@ -687,6 +698,12 @@ def test_a_location_with_a_password_is_refused_and_not_repeated(text: str, team:
 def test_a_location_that_cannot_be_one_is_refused(text: str) -> None:
     with pytest.raises(BadLocation):
         locations.parse(text)
+
+
+def test_a_location_with_a_port_that_is_none_is_not_repeated() -> None:
+    with pytest.raises(BadLocation, match="cannot be read") as caught:
+        locations.parse("ssh://far:hunter2/x")
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_a_path_never_meets_a_shell(tmp_path: Path, ssh: list[str]) -> None:

@@ -221,6 +221,48 @@ def test_a_collector_that_is_gone_delays_nothing(
     assert caplog.text.count("telemetry is not sent") == 1
 
 
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        (
+            {"HEADERS": "authorization=Bearer%20hunter2%0A-of-the-collector"},
+            "OTEL_EXPORTER_OTLP_HEADERS",
+        ),
+        ({"HEADERS": "authorization=Bearer%20hunter2-%E2%80%9C"}, "OTEL_EXPORTER_OTLP_HEADERS"),
+        ({"ENDPOINT": "ada:hunter2@127.0.0.1:9"}, "unknown url type: ada"),
+        ({"ENDPOINT": "ada-hunter2"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+    ],
+)
+def test_what_cannot_be_sent_to_a_collector_is_named_and_not_quoted(
+    named: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    for name, value in named.items():
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+    complaints: list[str] = []
+    telemetry = Telemetry.of_environment(complaints.append)
+    assert telemetry is not None
+    telemetry._send("traces", "Spans", {"spans": []})
+    until(lambda: complaints)
+    telemetry.close()
+    assert why in complaints[0]
+    assert "hunter2" not in complaints[0]
+
+
+def test_white_space_around_a_header_of_a_collector_is_none_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[str] = []
+    with Provider(answer(b"{}")) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-auth=Bearer%20k%0A")
+        telemetry = Telemetry(collector.url.removesuffix("/v1"), complaints.append)
+        telemetry._send("traces", "Spans", {"spans": []})
+        until(lambda: collector.received or complaints)
+        telemetry.close()
+        assert complaints == []
+        assert collector.received[0].header(b"x-auth") == b"Bearer k"
+
+
 def test_sums_are_told_to_the_last_digit() -> None:
     """The rate of a counter is what its last digits say."""
     sums = {(TOKENS, json.dumps({"type": "input"})): 12_345_678_901.0, (CALL_SECONDS, "{}"): 0.1}

@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper, StrDumperUnknown
 
 from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
-from tfgrpo.store.address import LIVENESS, password_of
+from tfgrpo.store.address import LIVENESS, secrets_of
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, not_unicode, upgrade_hint
 
 if TYPE_CHECKING:
@@ -295,8 +295,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     }
     named = address.conninfo.partition("?")[2]
     settings = {k: v for k, v in settings.items() if f"{k}=" not in named}
-    if (password := password_of(address)) is not None:
-        settings["password"] = password
+    settings |= secrets_of(address)
     try:
         connection: psycopg.Connection[Any] = psycopg.connect(
             address.conninfo,

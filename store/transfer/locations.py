@@ -64,8 +64,10 @@ def _address(text: str, scheme: str) -> Location:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise BadLocation(f"cannot read {text!r}: {error}", hint="ssh://host/path") from error
+    except ValueError:  # whose words may have a password
+        raise BadLocation(
+            "the location cannot be read", hint="ssh://USER@HOST:PORT/PATH, with a number as PORT"
+        ) from None
     host = (f"{parts.username}@" if parts.username else "") + (parts.hostname or "")
     path = unquote(parts.path)
     return _remote(text, host, path[1:] if path.startswith("/~") else path, port)

@@ -13,6 +13,10 @@ from tfgrpo.store.store import Store
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 SECRET = re.compile(r"[^/@]*:[^/]*@")
+CUT_SECRET = re.compile(r"[^/@:\[]*:.*@", re.S)
+"""A password in an address of which a parser takes some for a port, a path or something else."""
+CUT_SECRET_SCP = re.compile(r"[^/@:\[]{2,}:.*@[^/@]*:", re.S)
+"""The same in `user:password@host:path`."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -93,7 +97,8 @@ class Remotes:
 def check_location(location: str) -> None:
     """Raises BadLocation, which does not repeat it, for a location with a password in it."""
     scheme = SCHEME.match(location)
-    if SECRET.match(location[scheme.end() :] if scheme else location):
+    rest = location[scheme.end() :] if scheme else location
+    if SECRET.match(rest) or (CUT_SECRET if scheme else CUT_SECRET_SCP).match(rest):
         raise BadLocation(
             "the location contains a password",
             hint="leave it out: ssh will ask for it, or use a key",

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tfgrpo.model import response as responses
+from tfgrpo.model import secrets
 from tfgrpo.model.retried_errors import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
@@ -84,6 +86,25 @@ def _changed(path: str | None) -> int:
         return 0
 
 
+class ProxiesUnreadable(TfgrpoError):
+    """A proxy that the environment names has an address that is none."""
+
+
+@contextmanager
+def reading_proxies() -> Iterator[None]:
+    """Turns what httpx or httpx2 says of the environment's proxies as a client is made into
+    ProxiesUnreadable: its words may have a part of a password."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, ValueError) and type(error).__name__ != "InvalidURL":
+            raise
+        raise ProxiesUnreadable(
+            "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or NO_PROXY has an address that cannot be read",
+            hint="such as http://USER:PASSWORD@HOST:PORT, with %2F for a / in the password",
+        ) from None
+
+
 OPENAI_HOST = "api.openai.com"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CONNECT = 20.0
@@ -111,7 +132,8 @@ class Connection:
 
 
 def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
-    """A client of an address, whose requests may take `timeout` seconds."""
+    """A client of an address, whose requests may take `timeout` seconds. Raises
+    CertificatesUnreadable and ProxiesUnreadable."""
     import openai
 
     async def watch(response: Any) -> None:
@@ -121,30 +143,29 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
     async def own_headers(request: Any) -> None:
         _own_headers(where, request)
 
-    return openai.AsyncOpenAI(
-        http_client=openai.DefaultAsyncHttpxClient(
+    with reading_proxies():
+        http_client = openai.DefaultAsyncHttpxClient(
             **_transport(where, timeout),
             event_hooks={
                 "request": [own_headers],
                 "response": [responses.read_body, watch],
             },
-        ),
-        **_client(where, timeout),
-    )
+        )
+    return openai.AsyncOpenAI(http_client=http_client, **_client(where, timeout))
 
 
 def models_at(where: Connection) -> list[dict[str, Any]]:
-    """What an address says of its models, each with an `id`. Raises ModelsUnknown."""
+    """What an address says of its models, each with an `id`. Raises ModelsUnknown, and what
+    `open_client` does."""
     import openai
 
     address = where.base_url or "the default endpoint"
-    client = openai.OpenAI(
-        http_client=openai.DefaultHttpxClient(
+    with reading_proxies():
+        http_client = openai.DefaultHttpxClient(
             **_transport(where, LISTING),
             event_hooks={"request": [partial(_own_headers, where)]},
-        ),
-        **_client(where, LISTING),
-    )
+        )
+    client = openai.OpenAI(http_client=http_client, **_client(where, LISTING))
     try:
         answer = client.get("/models", cast_to=object)
     except openai.APIStatusError as error:
@@ -162,9 +183,7 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
         reason = no_answer(answer, "list of models")
     finally:
         client.close()
-    secrets = sorted({where.api_key or "", *where.headers.values()} - {""}, key=len, reverse=True)
-    for secret in secrets:
-        reason = reason.replace(secret, "***")
+    reason = secrets.scrub(reason, where.api_key, *where.headers.values())
     raise ModelsUnknown(f"{address}: {reason}", hint="name the model: --model NAME")
 
 

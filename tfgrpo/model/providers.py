@@ -81,18 +81,20 @@ OPENAI_ADDRESS = "OPENAI_BASE_URL"
 
 def key_for(base_url: str | None, name: str | None, environment: Mapping[str, str]) -> str | None:
     """The key for an address (None: OpenAI's), from the variable that is named or the usual ones;
-    None where the host may need none. Raises EndpointError."""
+    None where the host may need none. White space around a key is none of it. Raises
+    EndpointError, also for a key that no header can carry, which is not repeated."""
     if name is not None:
-        if not environment.get(name):
+        key = _key_in(name, environment)
+        if key is None:
             raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
-        return know(environment[name], name)
-    if environment.get(ANY_HOST):
-        return know(environment[ANY_HOST], ANY_HOST)
+        return key
+    if key := _key_in(ANY_HOST, environment):
+        return key
     own = own_variable(base_url, environment)
     if own is None:
         return None
-    if environment.get(own):
-        return know(environment[own], own)
+    if key := _key_in(own, environment):
+        return key
     if base_url is None:
         raise EndpointError(
             "no API key",
@@ -105,6 +107,16 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
         f"no API key for {host_of(base_url)}",
         hint=f"set {own}, or name the variable that has it: --api-key-env NAME",
     )
+
+
+def _key_in(name: str, environment: Mapping[str, str]) -> str | None:
+    key = environment.get(name, "").strip()
+    if not (key.isascii() and key.isprintable()):  # HTTP would quote it in what it says of it
+        raise EndpointError(
+            f"the environment variable {name} contains invalid characters",
+            hint=f"set {name} again: a key has letters, digits and signs of ASCII",
+        )
+    return know(key, name) if key else None
 
 
 def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | None:

@@ -10,7 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tfgrpo.store.address import is_address, passwords_read
 
 V = TypeVar("V")
 
@@ -114,11 +116,11 @@ def variables(value: object) -> list[str]:
 
 
 def fill(text: str, environment: Mapping[str, str]) -> str:
-    """A text with the values of the variables that it names, which are secrets from now on. A
-    variable that is not set stays as it is written."""
+    """A text with the values of the variables that it names, which are secrets from now on, without
+    white space around them. A variable that is not set stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
-        secret = environment.get(match[1])
+        secret = environment.get(match[1], "").strip()
         return know(secret, match[1]) if secret else match[0]
 
     return VARIABLE.sub(value, text)
@@ -127,7 +129,7 @@ def fill(text: str, environment: Mapping[str, str]) -> str:
 def know(value: str, name: str) -> str:
     """The value of a variable, a secret from now on, unless it is a path or too short."""
     if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
-        _seen.add(value)
+        _seen.update(_forms(value))
     return value
 
 
@@ -137,18 +139,33 @@ def withhold(*keys: str) -> None:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables that hold a key or a known secret."""
+    """An environment without the variables that hold a key, a known secret, or the password of a
+    database that was opened."""
+    passwords = passwords_read()
+    whole = _keys | passwords
+    long = [password for password in passwords if len(password) >= LONG]
+
+    def holds_one(value: str) -> bool:
+        if value.strip() in whole or scrub(value, *long) != value:
+            return True
+        return is_address(value) and any(password in unquote(value) for password in passwords)
+
     return {
-        name: value
-        for name, value in environment.items()
-        if name in USUAL or (value not in _keys and scrub(value) == value)
+        name: value for name, value in environment.items() if name in USUAL or not holds_one(value)
     }
 
 
 def scrub(value: V, *more: str | None) -> V:
     """A value without known secrets and `more`, in any text of it, however deep."""
-    secrets = sorted({*_seen, *(one for one in more if one)}, key=len, reverse=True)
+    forms = (form for one in more if one for form in _forms(one))
+    secrets = sorted({*_seen, *forms}, key=len, reverse=True)
     return _scrubbed(value, secrets) if secrets else value
+
+
+def _forms(secret: str) -> set[str]:
+    """The forms of a secret in texts: as it is, without white space around it, and as a message
+    quotes it, where a line break is two signs."""
+    return {secret, secret.strip(), repr(secret)[1:-1], ascii(secret)[1:-1]} - {""}
 
 
 def _scrubbed(value: Any, secrets: list[str]) -> Any:

@@ -16,7 +16,6 @@ from tfgrpo.model.secrets import LONG
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget
-from tfgrpo.store.address import without_password
 from tfgrpo.store.errors import SettingsError
 
 ADDRESSES = {
@@ -373,14 +372,16 @@ def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
     """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
     place of `/v1`, which is added only where there is no path at all. Other APIs' clients take one
     that the version follows (`/v1`, `/v1beta`). Raises SettingsError."""
-    plain = without_password(url)
+    plain = "what has an @" if "@" in url else repr(url)  # it may be a password's, wherever it is
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise SettingsError(f"{plain!r} is no URL: {error}", hint="https://host/v1") from None
+    except ValueError:  # whose words may have a password
+        raise SettingsError(
+            "the address of a provider cannot be read", hint="such as https://host/v1"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == 0:
-        raise SettingsError(f"{plain!r} is no URL of a provider", hint="such as https://host/v1")
+        raise SettingsError(f"{plain} is no URL of a provider", hint="such as https://host/v1")
     path = parts.path.rstrip("/")
     prefix = path.removesuffix("/v1") if api != GOOGLE else _version.sub("", path)
     before_v1 = api != OPENAI or not path or path != prefix

@@ -30,6 +30,7 @@ from tfgrpo.production.experiment import (
 from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.address import with_password
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
 LOOK, REST, LONGEST = 5.0, 20.0, 600.0
 """Seconds between two looks; one that took long is followed by a pause of so many times as long;
 and seconds that one may take."""
-SETTLE = "import sys; from tfgrpo.production.experiment_end import main; main(sys.argv[1])"
+STORE = "TFGRPO_STORE"
+"""The variable with what opens the store: `ps` shows arguments, and it may have a password."""
+SETTLE = (
+    f"import os; from tfgrpo.production.experiment_end import main; main(os.environ[{STORE!r}])"
+)
 log = logging.getLogger("tfgrpo.proxy")
 
 
@@ -135,9 +140,10 @@ class Decider:
         state = [_state(traffic + end) for end in ("", "-wal")]
         if self._seen.get(path) == state or not self._locked(traffic):
             return
-        command = child_processes.python("-c", SETTLE, path)
+        command = child_processes.python("-c", SETTLE)
         families = (*child_processes.DATABASE, *child_processes.NETWORK)
-        environment = child_processes.without_keys(*families) | self._webhook
+        own = {STORE: with_password(path), **self._webhook}
+        environment = child_processes.without_keys(*families) | own
         process = child_processes.start(command, environment, stdin=DEVNULL, stderr=PIPE, text=True)
         self._process = process
         if self._stop.is_set():  # `close` may have looked for it before it was there

@@ -238,8 +238,13 @@ class Telemetry:
                 request = Request(f"{self._endpoint}/v1/{path}", body, headers)
                 with urlopen(request, timeout=TIMEOUT):
                     self._trouble = False
-            except (URLError, OSError, ValueError) as error:
+            except (URLError, OSError) as error:
                 self._complain(error)
+            except ValueError:  # its words may have a header or the address, and so a secret
+                self._complain(
+                    "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_HEADERS has what HTTP "
+                    "cannot send"
+                )
             except HTTPException as error:  # as the port for gRPC answers
                 self._complain(f"what answers is no HTTP ({type(error).__name__})")
 
@@ -255,7 +260,7 @@ def _pairs(variable: str) -> dict[str, str]:
 
     pairs = (pair.partition("=") for pair in os.environ.get(variable, "").split(","))
     return {
-        unquote(name.strip()): unquote(value.strip()) for name, equals, value in pairs if equals
+        unquote(name).strip(): unquote(value).strip() for name, equals, value in pairs if equals
     }
 
 

@@ -73,12 +73,15 @@ class KeptFile:
             if seen is None and self.format == "skill":  # which is a folder with the file in it
                 os.makedirs(os.path.dirname(self.path), exist_ok=True)
             mode = SHARED if seen is None else stat.S_IMODE(os.stat(self.path).st_mode)
-            with replacing(self.path, mode=mode) as file:
+
+            def check() -> None:
+                if _seen(self.path) != seen:
+                    raise Overtaken(self.path)
+
+            with replacing(self.path, mode=mode, check=check) as file:
                 file.write(after)
                 if seen is not None:
                     os.fchmod(file.fileno(), mode)  # what the umask would take away
-                if _seen(self.path) != seen:
-                    raise Overtaken(self.path)
                 file.flush()
                 written = _identity(os.fstat(file.fileno()))  # what others write later is not it
         self._library, self._seen = library, written

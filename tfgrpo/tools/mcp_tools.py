@@ -195,7 +195,7 @@ async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
     missing = [
         name
         for name in secrets.variables([*server.args, server.url or ""])
-        if not os.environ.get(name)
+        if not os.environ.get(name, "").strip()
     ]
     if missing:
         raise ServerError(
@@ -293,6 +293,8 @@ async def streams(url: str) -> AsyncIterator[TransportStreams]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    from tfgrpo.model.http_connection import reading_proxies
+
     class Body(httpx2.AsyncByteStream):
         """A body that ends with the one error that `mcp` takes for an answer's, where it is packed,
         breaks off, or goes on beyond `MOST_BYTES`."""
@@ -333,11 +335,13 @@ async def streams(url: str) -> AsyncIterator[TransportStreams]:
                 response.stream = Body(response.stream, packed)
             return response
 
-    async with (
-        Http(
+    with reading_proxies():
+        client = Http(
             timeout=httpx2.Timeout(SECONDS, read=SILENT_SECONDS),
             headers={"accept-encoding": "identity"},
-        ) as http,
+        )
+    async with (
+        client as http,
         streamable_http_client(url, http_client=http) as opened,
     ):
         yield opened

@@ -137,7 +137,7 @@ class Provider:
 
     def _keys(self) -> dict[str, str]:
         names = secrets.variables(self.template.model_dump(include=FILLED))
-        missing = sorted(name for name in names if not self.environment.get(name))
+        missing = sorted(name for name in names if not self.environment.get(name, "").strip())
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")
         keys = {name: secrets.know(self.environment[name].strip(), name) for name in names}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,11 +128,12 @@ select o.name, count(j.id) filter (where j.status = 'todo') as queued,
 
 @dataclass(frozen=True, slots=True)
 class QueueAddress:
-    """Where a queue is: what libpq is given, and the schema of the database."""
+    """Where a queue is: what libpq is given, with its secrets by their names, and the schema of the
+    database."""
 
     conninfo: str
     schema: str
-    password: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ class Queue:
 
 def queue_address(store: str) -> QueueAddress:
     """Where a store's queue is. Raises InvalidOperation for a store that is a file."""
-    from tfgrpo.store.address import is_address, parse_address, password_of
+    from tfgrpo.store.address import is_address, parse_address, secrets_of
 
     if not is_address(store):
         raise InvalidOperation(
@@ -248,7 +249,7 @@ def queue_address(store: str) -> QueueAddress:
             hint="--store postgresql://USER@HOST/DATABASE; docs/scale.md says how to move there",
         )
     address = parse_address(store)
-    return QueueAddress(address.conninfo, address.schema + SUFFIX, password_of(address))
+    return QueueAddress(address.conninfo, address.schema + SUFFIX, secrets_of(address))
 
 
 @asynccontextmanager
@@ -342,7 +343,7 @@ def _settings(address: QueueAddress, name: str) -> dict[str, Any]:
     usual = {"application_name": name, "connect_timeout": int(CONNECT_SECONDS), **LIVENESS}
     named = address.conninfo.partition("?")[2]
     settings = {name: value for name, value in usual.items() if f"{name}=" not in named}
-    return settings if address.password is None else {**settings, "password": address.password}
+    return {**settings, **address.secrets}
 
 
 @contextmanager
@@ -401,7 +402,7 @@ def read_crew(address: QueueAddress) -> Crew:
     import psycopg
     from psycopg.rows import dict_row
 
-    more: dict[str, Any] = {} if address.password is None else {"password": address.password}
+    more: dict[str, Any] = dict(address.secrets)
     try:
         with psycopg.connect(address.conninfo, autocommit=True, **more) as connection:
             cursor = connection.cursor(row_factory=dict_row)
