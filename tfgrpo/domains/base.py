@@ -199,7 +199,7 @@ class Context:
             seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
         question = replace(question, **request)
-        messages, turns = scrub(question.messages), scrub(question.turns)
+        messages, turns = tuple(scrub(question.messages)), tuple(scrub(question.turns))
         question = replace(question, messages=messages, turns=turns)
         return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 

@@ -253,7 +253,8 @@ def evaluation_attempts(
     store: Store, evaluation: Evaluation, project: Project | None = None
 ) -> AttemptList:
     """An evaluation's attempts, with its problems if `project` has them unchanged."""
-    attempts, details = [], {}
+    attempts = []
+    details: dict[str, Any] = {}
     if evaluation.config.get("answers") == "exact":  # scores have the expectation alone
         details = {"details": {EXACT: {}}}
     for score in store.runs.scores(evaluation):
