@@ -193,14 +193,13 @@ class Context:
         call_path = (*self.call_path, turn) if turn else self.call_path
         question = Request(
             stage=stage,
-            messages=tuple(messages),
+            messages=scrub(tuple(messages)),
             temperature=self.sampling.temperature,
             max_tokens=self.sampling.max_tokens,
             seed=sample_seed(self.sampling.seed, *call_path, self.sample),
         )
         question = replace(question, **request)
-        messages, turns = tuple(scrub(question.messages)), tuple(scrub(question.turns))
-        question = replace(question, messages=messages, turns=turns)
+        question = replace(question, turns=scrub(question.turns))
         return await (model or self.calls).ask(question, call_path=call_path, sample=self.sample)
 
 
