@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.runs.run_problems import KINDS
 from tfgrpo.store import atomic_write
-from tfgrpo.store.activity.traffic import CallFilter, is_score, traffic_path
+from tfgrpo.store.activity.traffic import CALL_ID, CallFilter, is_score, traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
@@ -203,16 +203,24 @@ def _row(
     alone = len(messages) == 1 and messages[0][0] == "user"
     turns = [{"role": role, "content": text} for role, text in messages]
     origin: dict[str, Any] = {**example.origin, "because": because}
+    if "id" in origin:
+        origin["id"] = _named(str(origin["id"]), clean)
     if example.answer:
         origin["said"] = clean(example.answer)[:SHOWN]
     if example.comment:
         origin["comment"] = clean(example.comment)
     if len(group) > 1:
-        origin["calls"] = [one.id for one in group]
-    row: Row = {"id": example.id, "problem": messages[0][1] if alone else turns}
+        origin["calls"] = [_named(one.id, clean) for one in group]
+    row: Row = {"id": _named(example.id, clean), "problem": messages[0][1] if alone else turns}
     if truth is not None:
         row["answer"] = truth
     return {**row, "from": origin}
+
+
+def _named(id: str, clean: Callable[[str], str]) -> str:
+    """A call's id, cleaned where it is from elsewhere: in the random digits of ours a number may be
+    seen."""
+    return id if CALL_ID.fullmatch(id) else clean(id)
 
 
 def _reasons(group: Sequence[Exchange], below: float) -> Iterator[str]:
