@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,7 +61,7 @@ class Collector:
         self._store = parts.session.store
         self._run, self._settings = parts.run, parts.settings
         self._progress = parts.progress
-        self._usual = usual_likeness(parts.problems, parts.new)
+        self._problems, self._new = parts.problems, parts.new
         self.here = GroupMaker(parts, self._note_attempt)
         """Who makes the attempts that are made in this process."""
         self._makers: Makers = self.here
@@ -69,6 +70,10 @@ class Collector:
         self._first: list[Group] = []
         """Groups of earlier steps, as long as they are too few for a look at them."""
         self._held: list[Gathering] = []
+
+    @cached_property
+    def _usual(self) -> float | None:
+        return usual_likeness(self._problems, self._new)
 
     def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
         """Has groups made by others from now on, who may have them made here after all."""
@@ -92,7 +97,8 @@ class Collector:
         async def fill(place: int, gathering: Gathering) -> None:
             await gathering.begin.wait()
             run, version, name = self._run, batch.library.version.number, gathering.problem.id
-            shown = (batch.base, tuple(batch.tried.get(name, ())), self._usual)
+            usual = self._usual if batch.base else None
+            shown = (batch.base, tuple(batch.tried.get(name, ())), usual)
             task = GroupTask(run.uid, batch.step, name, version, run.digest, *shown)
             await self._makers.make(task, gathering, recorded)
             progress.groups_done += 1
