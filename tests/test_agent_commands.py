@@ -196,6 +196,63 @@ reward = "{PYTHON} sees.py reward"
         assert last == "OWN_EMPTY OWN_OTHER", name
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("train", "--epochs", "1"), ("train", "--estimate"), ("eval",), ("eval", "--estimate")],
+)
+def test_no_first_call_of_a_reward_has_a_key_that_a_setting_names(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    (tmp_path / "sees.py").write_text(SEES)
+    keys = {
+        "OWN_KEY": "k-1",
+        "OWN_REFLECTION": "key-of-the-reflection-model",
+        "OWN_HEADER": "key-in-a-header",
+        "OWN_SEARCH": "key-of-a-search-provider",
+        "OWN_SERVER": "key-of-an-mcp-server",
+        "OWN_ADDRESS": "key-in-the-address-of-an-mcp-server",
+        "OWN_COPY": "key-in-a-header",
+    }
+    cli("init")
+    (tmp_path / "tfgrpo.toml").write_text(f"""
+[model]
+reflection_model = "r"
+reflection_api_key_env = "OWN_REFLECTION"
+extra_headers = {{ x-other = "env:OWN_HEADER" }}
+[tools.search]
+url = "http://127.0.0.1:9/?q={{query}}"
+headers = {{ x-key = "$OWN_SEARCH" }}
+results = "all"
+fields = {{ url = "u", title = "t", text = "x" }}
+[tools.mcp.one]
+command = "one"
+env = ["OWN_SERVER", "OWN_LATER"]
+[tools.mcp.other]
+url = "http://127.0.0.1:9/?q=$OWN_ADDRESS"
+[agent]
+run = "{PYTHON} sees.py agent"
+reward = "{PYTHON} sees.py reward"
+""")
+    with ScriptedEndpoint() as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--api-key-env", "OWN_KEY")
+        verb, *more = command
+        cli(verb, "problems.jsonl", *where, *more, env={**keys, "OWN_OTHER": "there"})
+    seen = (tmp_path / "reward").read_text().splitlines()
+    assert set(seen) == {"OWN_OTHER"}
+
+
+@pytest.mark.parametrize("named", ["TFGRPO_API_KEY", "OPENAI_API_KEY"])
+def test_no_first_call_of_a_reward_has_a_key_that_no_setting_names(
+    cli: Cli, tmp_path: Path, named: str
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    cli("init")
+    where = ("--model", "m", "--agent", "echo 12", "--reward", f"printenv {named}")
+    done = cli("eval", "problems.jsonl", *where, env={named: "0.5"}, ok=False)
+    one_line_error(done, "gives no reward", code=2)
+
+
 SECRET = "zq-7f3Kd0Vb9sX2mWq81"
 SAYS = f"""
 import json, os, sys

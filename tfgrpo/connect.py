@@ -25,7 +25,13 @@ from tfgrpo.model.http_connection import (
     models_at,
     only_model_at,
 )
-from tfgrpo.model.providers import OPENAI_ADDRESS, key_for, provider_at, unsent_key
+from tfgrpo.model.providers import (
+    OPENAI_ADDRESS,
+    key_for,
+    key_variable,
+    provider_at,
+    unsent_key,
+)
 from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
 from tfgrpo.store.errors import SettingsError
@@ -261,17 +267,37 @@ def check_endpoints(
     """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.model_list import find
 
-    addresses = [(models.model, models.base_url, models.api_key_env), _reflection_address(models)]
-    if listed:
-        addresses = [(models.model, one.base_url, one.api_key_env) for one in listed]
-        addresses += [_reflection_address(models)] if models.reflection_base_url else []
-    for model, base_url, key_env in addresses:
+    for model, base_url, key_env in _addresses(models, listed):
         if model.startswith(LOCAL):
             find(model[len(LOCAL) :])
         else:
             key_for(base_url, key_env, environment)
     for manner in (models.manner(), models.manner(reflection=True)):
         _options(manner, environment)
+
+
+def key_variables(
+    models: ModelSettings, environment: Mapping[str, str], listed: Sequence[ListedEndpoint] = ()
+) -> set[str]:
+    """The variables with the keys that `open_endpoints` would read, whether they are set or not."""
+    names = {
+        key_variable(base_url, key_env, environment)
+        for model, base_url, key_env in _addresses(models, listed)
+        if not model.startswith(LOCAL)
+    }
+    for headers in (models.extra_headers, models.reflection_extra_headers):
+        values = (headers or {}).values()
+        names |= {v[len(FROM_ENVIRONMENT) :] for v in values if v.startswith(FROM_ENVIRONMENT)}
+    return {name for name in names if name is not None}
+
+
+def _addresses(models: ModelSettings, listed: Sequence[ListedEndpoint]) -> list[Address]:
+    """The models that settings name, where they are asked."""
+    if not listed:
+        policy = (models.model, models.base_url, models.api_key_env)
+        return [policy, _reflection_address(models)]
+    addresses: list[Address] = [(models.model, one.base_url, one.api_key_env) for one in listed]
+    return addresses + ([_reflection_address(models)] if models.reflection_base_url else [])
 
 
 def _reflection_address(models: ModelSettings) -> Address:
