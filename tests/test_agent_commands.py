@@ -849,6 +849,77 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
         assert "problems-2" in done.stderr, "an agent that was changed is another run's"
 
 
+NAMES = {
+    "outside": f"{PYTHON} ../elsewhere/code.py",
+    "an absolute path": f"{PYTHON} {{there}}/code.py",
+    "a script of its own": "{there}/code.sh",
+    "an option": f"{PYTHON} -X utf8 run.py --code=../elsewhere/code.py",
+    "a shell": f"sh -c 'echo 1 > log.txt; {PYTHON} ../elsewhere/code.py'",
+    "an import": f"{PYTHON} imports.py",
+    "an import of an import": f"{PYTHON} ../elsewhere/again.py",
+    "an import in a package": f"{PYTHON} inside.py",
+    "a module": f"{PYTHON} -m package.inner",
+    "a package": f"{PYTHON} -m package",
+    "a text": f"{PYTHON} -c 'import helper; print(helper.L)'",
+    "a folder": f"{PYTHON} package",
+}
+
+
+@pytest.mark.parametrize("role", ["run", "reward"])
+@pytest.mark.parametrize("way", NAMES)
+def test_another_file_that_a_command_names_or_imports_is_another_command(
+    tmp_path: Path, way: str, role: str
+) -> None:
+    root, there = tmp_path / "project", tmp_path / "elsewhere"
+    code = [there / "code.py", there / "code.sh", there / "helper.py", root / "helper.py"]
+    code.append(root / "package" / "deep.py")
+    texts = {
+        there / "again.py": "import os, broken\nif os.name:\n    from imports import x\n",
+        there / "imports.py": "import json\ndef x():\n    import helper\n",
+        there / "broken.py": "this is no Python \\d",
+        root / "run.py": "",
+        root / "imports.py": "import helper, no_such\n",
+        root / "inside.py": "from package import inner\n",
+        root / "log.txt": "",
+        root / "package" / "__init__.py": "",
+        root / "package" / "__main__.py": "from .inner import y\n",
+        root / "package" / "inner.py": "from . import deep\ny = 1\n",
+    }
+    for path, text in {**texts, **dict.fromkeys(code, "# one")}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (there / "code.sh").chmod(0o755)
+
+    def identity() -> str:
+        commands = {role: NAMES[way].format(there=there)}
+        return by_agent(DOMAIN, AgentSettings(**commands), root, {}, 4).identity
+
+    before = identity()
+    (root / "log.txt").write_text("what a script has written")
+    (root / "no_import.py").write_text("")
+    assert identity() == before
+    for path in code:
+        path.write_text("# another")
+    assert identity() != before
+
+
+def test_scores_of_an_agent_before_its_helper_changed_are_not_those_of_now(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    (tmp_path / "agent.py").write_text("import helper\nprint(helper.ANSWER)\n")
+    cli("init")
+    with ScriptedEndpoint() as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--samples", "1")
+        judge = ("--agent", f"{PYTHON} agent.py", "--reward", f"{PYTHON} judge.py")
+        judges = "import json\nprint(min(1, float(json.load(open(0))['answer'])))\n"
+        (tmp_path / "judge.py").write_text(judges)
+        for answer in ("0.25", "0.125"):  # of two lengths, by which Python tells a file's cache
+            (tmp_path / "helper.py").write_text(f"ANSWER = {answer}\n")
+            scores = cli("eval", "problems.jsonl", *where, *judge).stdout
+            assert re.search(rf"v0 .*{float(answer):.3f}", scores), scores
+
+
 def test_the_page_names_each_field_that_a_command_reads() -> None:
     _, _, section = (ROOT / "docs/your-agent.md").read_text().partition("## A command\n")
     known = set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))

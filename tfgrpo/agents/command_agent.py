@@ -13,19 +13,18 @@ there is one. It prints a number from 0 to 1; words after it are shown to the re
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import re
 import secrets
 import shlex
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
+from tfgrpo.agents.command_code import command_identity
 from tfgrpo.agents.function_agent import Attempt, Place
 from tfgrpo.agents.user_program import Limits, Task, check_command, last_words, run
 from tfgrpo.agents.workspace import Workspace
@@ -35,7 +34,6 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import field
 from tfgrpo.model.secrets import scrub
 from tfgrpo.store import child_processes
-from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools.session_bounds import remove_scratch
@@ -56,7 +54,7 @@ class CommandAgent:
 
     @property
     def identity(self) -> str:
-        """A digest of the command and of the files that it names."""
+        """A digest of the command and of its code."""
         parts = self._command
         if self.name.startswith(INSPECT):  # the file is before the name of its task
             parts = ["inspect", *self.name.removeprefix(INSPECT).rsplit("@", 1)]
@@ -130,17 +128,6 @@ def command_parts(command: str, root: Path, workspace: Workspace | None) -> list
         else part
         for part in parts
     ]
-
-
-def command_identity(command: Sequence[str], root: Path) -> str:
-    """Returns the digest of a command's parts, and of the project's files among them."""
-    files = {
-        part: hashlib.sha256((root / part).read_bytes()).hexdigest()
-        for part in command
-        if os.path.isfile(root / part) and (root / part).resolve().is_relative_to(root.resolve())
-    }
-    parts = [Path(part).name if part in files else part for part in command]
-    return digest(["tfgrpo.command", parts, sorted(files.values())]).hex()[:16]
 
 
 def _read(path: Path, most: int) -> str:
@@ -225,7 +212,7 @@ class RewardCommand:
 
     @property
     def identity(self) -> str:
-        """A digest of the command and of the files that it names."""
+        """A digest of the command and of its code."""
         return command_identity(self._command, self._root)
 
     def rehearse(self, problem: Problem) -> None:
