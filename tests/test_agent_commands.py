@@ -21,9 +21,10 @@ from test_agent_gateway import Rig, looks_up, rigged
 from waiting import until_so
 from wires import WireEndpoint
 
+import tfgrpo
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_agent import problem_json, read_reward
+from tfgrpo.agents.command_agent import command_from, problem_json, read_reward
 from tfgrpo.agents.user_program import MARK
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
@@ -918,6 +919,81 @@ def test_scores_of_an_agent_before_its_helper_changed_are_not_those_of_now(
             (tmp_path / "helper.py").write_text(f"ANSWER = {answer}\n")
             scores = cli("eval", "problems.jsonl", *where, *judge).stdout
             assert re.search(rf"v0 .*{float(answer):.3f}", scores), scores
+
+
+@pytest.mark.parametrize("way", ["a folder", "an evaluation", "a settings file", "a program"])
+def test_files_in_a_command_are_looked_for_where_the_data_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    sub = tmp_path / "a sub"
+    sub.mkdir()
+    write_problems(sub / "problems.jsonl", 2)
+    (sub / "agent.py").write_text("import sys\nprint(open(sys.argv[1].split('=')[1]).read())\n")
+    (sub / "answer.txt").write_text("0.5")
+    judges = "import json\nprint(+(json.load(open(0))['answer'] == '0.5'))\n"
+    (sub / "judge.py").write_text(f"#!{PYTHON}\n{judges}")
+    (sub / "judge.py").chmod(0o755)
+    given = {"agent": f"{PYTHON} agent.py --from=answer.txt", "reward": "./judge.py"}
+    cli("init")
+    with ScriptedEndpoint() as server:
+        models = {"model": "m", "base_url": server.base_url}
+        once = {"epochs": 1, "group_size": 2, "keep_going": True}
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in (models | given).items()]
+        if way == "a folder":
+            more = ("--epochs=1", "--group-size=2", "--keep-going")
+            cli("-C", "a sub", "train", "problems.jsonl", *flags, *more)
+        elif way == "an evaluation":
+            scores = cli("-C", "a sub", "eval", "problems.jsonl", *flags).stdout
+            assert re.search(r"v0 .*1\.000", scores), scores
+        elif way == "a settings file":
+            agent = {"run": given["agent"], "reward": given["reward"]}
+            tables = {"model": models, "train": once | {"data": "problems.jsonl"}, "agent": agent}
+            lines = [
+                "\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())])
+                for name, table in tables.items()
+            ]
+            (sub / "my.toml").write_text("\n".join(lines))
+            cli("train", "--config", "a sub/my.toml")
+        else:
+            monkeypatch.chdir(sub)
+            tfgrpo.train_sync("problems.jsonl", store="..", **models, **once, **given)
+    with tfgrpo.Store.open(tmp_path) as store:
+        runs = store.runs.all()
+        assert bool(runs) is (way != "an evaluation")
+        for run in runs:
+            assert {row.reward for row in store.rollouts(run.name)} == {1.0}
+            agent = {"run": f"{PYTHON} 'a sub/agent.py' '--from=a sub/answer.txt'"}
+            assert run.config["agent"].items() >= (agent | {"reward": "'a sub/judge.py'"}).items()
+
+
+def test_what_of_a_command_is_a_file_where_it_is_given(tmp_path: Path) -> None:
+    root, sub, repo = tmp_path, tmp_path / "sub", tmp_path / "sub" / "repo"
+    repo.mkdir(parents=True)
+    (sub / "run").mkdir()
+    for path in (root / "a.py", sub / "b.py", sub / "c.py", repo / "c.py", sub / "python"):
+        path.touch()
+
+    def seen(command: str, here: Path = sub, workspace: Path | None = None) -> str:
+        return command_from(command, here, root, None if workspace is None else str(workspace))
+
+    assert seen("python b.py no.py a.py") == "python sub/b.py no.py a.py"
+    assert seen("npm run build ./run --in=b.py") == "npm run build sub/run --in=sub/b.py"
+    assert seen("../a.py ../a.py") == "./a.py ./a.py"
+    assert seen(f"python {sub}/b.py") == f"python {sub}/b.py"
+    assert seen("python  b.py", root) == "python  b.py", "as it is written"
+    assert seen("python 'b.py") == "python 'b.py", "which is refused elsewhere"
+    assert seen("python b.py c.py ./run", workspace=repo) == "python sub/b.py c.py ./run"
+    assert seen("inspect:b.py") == "inspect:b.py"
+
+
+def test_a_command_that_is_not_there_is_refused_with_the_folder_where_it_runs(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    write_problems(tmp_path / "problems.jsonl", 2)
+    cli("init")
+    done = cli("-C", "sub", "eval", "../problems.jsonl", "--reward", "./no.sh", ok=False)
+    one_line_error(done, f"no command ./no.sh for the reward in {tmp_path}", code=2)
 
 
 def test_the_page_names_each_field_that_a_command_reads() -> None:

@@ -246,16 +246,28 @@ class Project:
         task = given.pop("inspect", None)
         if task is not None:
             given |= self._inspected(str(task))
-        agent = {**self.table("agent"), **given.pop("agent", {})}
+        typed = given.pop("agent", {})
+        agent = {**self.table("agent"), **typed}
         for name in ("run", "workspace", "answer_file"):
             if name in agent and not str(agent[name]).strip():
                 raise SettingsError(
                     f"agent: {name} is given, and empty",
                     hint="a variable of the shell may not be set; leave out what there is none of",
                 )
+        for name in ("run", "reward"):
+            if isinstance(agent.get(name), str):
+                here = Path.cwd() if name in typed or self.file is None else self.file.parent
+                agent[name] = self._command(agent[name], here, agent.get("workspace"))
         if isinstance(agent.get("workspace"), str):
             agent["workspace"] = self.record_path(agent["workspace"])
         return {**layer, "agent": agent} if agent else layer
+
+    def _command(self, command: str, here: Path, workspace: object) -> str:
+        """A command with its files as seen from here, where it runs."""
+        from tfgrpo.agents.command_agent import command_from
+
+        folder = workspace if isinstance(workspace, str) else None
+        return command_from(command, here, self.root, folder)
 
     def _inspected(self, task: str) -> dict[str, Any]:
         """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples

@@ -111,6 +111,34 @@ def of_problem(problem: Problem) -> dict[str, Any]:
     return fields | ({"meta": dict(problem.meta)} if problem.meta else {})
 
 
+def command_from(command: str, here: Path, root: Path, workspace: str | None) -> str:
+    """Returns a command in which files that are named as seen from `here` are named as seen from
+    `root`, where it runs, unless the workspace has one of the same name; so are folders whose names
+    are paths, where there is no workspace."""
+    here, root = here.resolve(), root.resolve()
+    if here == root or command.startswith(INSPECT):
+        return command
+    try:
+        parts = shlex.split(command)
+    except ValueError:  # which is said where settings are checked
+        return command
+
+    def seen(number: int, part: str) -> str:
+        option, equals, path = part.rpartition("=") if part.startswith("-") else ("", "", part)
+        is_path, there = os.sep in path, here / path
+        by_name = number == 0 and not is_path  # a program that the system looks for
+        is_there = os.path.isfile(there) or (is_path and not workspace and os.path.isdir(there))
+        if by_name or os.path.isabs(path) or not is_there:
+            return part
+        if workspace and os.path.exists(os.path.join(workspace, path)):
+            return part
+        path = os.path.relpath(there, root)
+        return f"{option}{equals}{path if os.sep in path else os.path.join('.', path)}"
+
+    moved = [seen(number, part) for number, part in enumerate(parts)]
+    return command if moved == parts else shlex.join(moved)
+
+
 def command_parts(command: str, root: Path, workspace: Workspace | None) -> list[str]:
     """Returns a command's parts. Files of the project that it names are found from a workspace too,
     unless that has one of the same name."""
