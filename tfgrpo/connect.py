@@ -231,29 +231,38 @@ async def check_model(
     layers: Iterable[Mapping[str, Any]],
     environment: Mapping[str, str],
     prices: Mapping[str, Any] = MappingProxyType({}),
+    listed: Sequence[ListedEndpoint] = (),
 ) -> tuple[EndpointReport, tuple[str, ...]]:
     """What the model of [model] in `layers` (the first value wins) can do, in about ten calls,
-    and what to say of which it is. Raises EndpointError, and what `named_models` does."""
+    and what to say of which it is. Of `listed` endpoints the first is asked. Raises EndpointError,
+    and what `named_models` does."""
     layers = [{k.replace("-", "_"): v for k, v in layer.items()} for layer in layers]
-    named, notes = named_models(layers, environment)
+    named, notes = named_models(layers, environment, listed[:1])
+    tried = listed[:1] if named.pop("endpoints", False) else ()
+    if tried and len(listed) > 1:
+        notes += (
+            f"of [[endpoints]], {tried[0].base_url} is tried; "
+            "another is with --base-url and --api-key-env",
+        )
     values: dict[str, Any] = {}
     for layer in (*reversed(layers), named):
         values |= {name: value for name, value in layer.items() if value is not None}
     models = ModelSettings(**values)
     given = models.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    address = tried[0].base_url if tried else models.base_url
     nonce = uuid.uuid4().hex[:8]
-    with open_endpoints(models, CHECKED, environment) as endpoints:
+    with open_endpoints(models, CHECKED, environment, listed=tried) as endpoints:
         endpoint = endpoints.policy
         try:
             where = Connection(endpoint.base_url, endpoint.api_key, endpoint.options.extra_headers)
-            listed: list[dict[str, Any]] = []
+            there: list[dict[str, Any]] = []
             with suppress(ModelsUnknown):
-                listed = await asyncio.to_thread(models_at, where)
+                there = await asyncio.to_thread(models_at, where)
             report = await check_endpoint(
                 endpoint,
                 {"model": models.model, **given},
-                price=find_price(models.model, models.base_url, prices),
-                listed=listed,
+                price=find_price(endpoint.served or models.model, address, prices),
+                listed=there,
                 nonce=nonce,
             )
         finally:
