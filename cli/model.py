@@ -110,7 +110,8 @@ def check(app: App, given: Given) -> None:
 
     Schemas, seeds, tools, log probabilities, caching, limits, long prompts, speed and price are
     tried, with the settings of [model] in tfgrpo.toml; the calls are paid for, a cent or less
-    with most models. Without --model the endpoint is asked which model it serves.
+    with most models. Without --model the endpoint is asked which model it serves. Of
+    [[endpoints]] the first is tried.
 
     \b
     Examples:
@@ -126,10 +127,11 @@ def check(app: App, given: Given) -> None:
     named = {"model": given.name, **given.of("base_url", "api_key_env")}
     project.require_trust(named)
     table = project.table("model")
-    if not any((*named.values(), table.get("model"), table.get("base_url"))):
+    listed = project.listed([named])
+    if not any((*named.values(), table.get("model"), table.get("base_url"), listed)):
         raise click.UsageError("name what to try: --base-url URL, or --model NAME")
     build(Settings, named, table)  # so that what is wrong is said in the words of the settings
-    work = check_model([named, table], os.environ, project.table("prices"))
+    work = check_model([named, table], os.environ, project.table("prices"), listed)
     report, notes = asyncio.run(work)
     for note in notes:
         printing.echo(f"note: {note}", err=True)

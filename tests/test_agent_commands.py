@@ -21,9 +21,10 @@ from test_agent_gateway import Rig, looks_up, rigged
 from waiting import until_so
 from wires import WireEndpoint
 
+import tfgrpo
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_agent import problem_json, read_reward
+from tfgrpo.agents.command_agent import command_from, problem_json, read_reward
 from tfgrpo.agents.user_program import MARK
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
@@ -194,6 +195,63 @@ reward = "{PYTHON} sees.py reward"
     for name in ("agent", "reward"):
         *_, last = (tmp_path / name).read_text().splitlines()
         assert last == "OWN_EMPTY OWN_OTHER", name
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("train", "--epochs", "1"), ("train", "--estimate"), ("eval",), ("eval", "--estimate")],
+)
+def test_no_first_call_of_a_reward_has_a_key_that_a_setting_names(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    (tmp_path / "sees.py").write_text(SEES)
+    keys = {
+        "OWN_KEY": "k-1",
+        "OWN_REFLECTION": "key-of-the-reflection-model",
+        "OWN_HEADER": "key-in-a-header",
+        "OWN_SEARCH": "key-of-a-search-provider",
+        "OWN_SERVER": "key-of-an-mcp-server",
+        "OWN_ADDRESS": "key-in-the-address-of-an-mcp-server",
+        "OWN_COPY": "key-in-a-header",
+    }
+    cli("init")
+    (tmp_path / "tfgrpo.toml").write_text(f"""
+[model]
+reflection_model = "r"
+reflection_api_key_env = "OWN_REFLECTION"
+extra_headers = {{ x-other = "env:OWN_HEADER" }}
+[tools.search]
+url = "http://127.0.0.1:9/?q={{query}}"
+headers = {{ x-key = "$OWN_SEARCH" }}
+results = "all"
+fields = {{ url = "u", title = "t", text = "x" }}
+[tools.mcp.one]
+command = "one"
+env = ["OWN_SERVER", "OWN_LATER"]
+[tools.mcp.other]
+url = "http://127.0.0.1:9/?q=$OWN_ADDRESS"
+[agent]
+run = "{PYTHON} sees.py agent"
+reward = "{PYTHON} sees.py reward"
+""")
+    with ScriptedEndpoint() as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--api-key-env", "OWN_KEY")
+        verb, *more = command
+        cli(verb, "problems.jsonl", *where, *more, env={**keys, "OWN_OTHER": "there"})
+    seen = (tmp_path / "reward").read_text().splitlines()
+    assert set(seen) == {"OWN_OTHER"}
+
+
+@pytest.mark.parametrize("named", ["TFGRPO_API_KEY", "OPENAI_API_KEY"])
+def test_no_first_call_of_a_reward_has_a_key_that_no_setting_names(
+    cli: Cli, tmp_path: Path, named: str
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    cli("init")
+    where = ("--model", "m", "--agent", "echo 12", "--reward", f"printenv {named}")
+    done = cli("eval", "problems.jsonl", *where, env={named: "0.5"}, ok=False)
+    one_line_error(done, "gives no reward", code=2)
 
 
 SECRET = "zq-7f3Kd0Vb9sX2mWq81"
@@ -790,6 +848,152 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
         (tmp_path / "agent.py").write_text(AGENT + "# another one\n")
         done = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl", ok=False)
         assert "problems-2" in done.stderr, "an agent that was changed is another run's"
+
+
+NAMES = {
+    "outside": f"{PYTHON} ../elsewhere/code.py",
+    "an absolute path": f"{PYTHON} {{there}}/code.py",
+    "a script of its own": "{there}/code.sh",
+    "an option": f"{PYTHON} -X utf8 run.py --code=../elsewhere/code.py",
+    "a shell": f"sh -c 'echo 1 > log.txt; {PYTHON} ../elsewhere/code.py'",
+    "an import": f"{PYTHON} imports.py",
+    "an import of an import": f"{PYTHON} ../elsewhere/again.py",
+    "an import in a package": f"{PYTHON} inside.py",
+    "a module": f"{PYTHON} -m package.inner",
+    "a package": f"{PYTHON} -m package",
+    "a text": f"{PYTHON} -c 'import helper; print(helper.L)'",
+    "a folder": f"{PYTHON} package",
+}
+
+
+@pytest.mark.parametrize("role", ["run", "reward"])
+@pytest.mark.parametrize("way", NAMES)
+def test_another_file_that_a_command_names_or_imports_is_another_command(
+    tmp_path: Path, way: str, role: str
+) -> None:
+    root, there = tmp_path / "project", tmp_path / "elsewhere"
+    code = [there / "code.py", there / "code.sh", there / "helper.py", root / "helper.py"]
+    code.append(root / "package" / "deep.py")
+    texts = {
+        there / "again.py": "import os, broken\nif os.name:\n    from imports import x\n",
+        there / "imports.py": "import json\ndef x():\n    import helper\n",
+        there / "broken.py": "this is no Python \\d",
+        root / "run.py": "",
+        root / "imports.py": "import helper, no_such\n",
+        root / "inside.py": "from package import inner\n",
+        root / "log.txt": "",
+        root / "package" / "__init__.py": "",
+        root / "package" / "__main__.py": "from .inner import y\n",
+        root / "package" / "inner.py": "from . import deep\ny = 1\n",
+    }
+    for path, text in {**texts, **dict.fromkeys(code, "# one")}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (there / "code.sh").chmod(0o755)
+
+    def identity() -> str:
+        commands = {role: NAMES[way].format(there=there)}
+        return by_agent(DOMAIN, AgentSettings(**commands), root, {}, 4).identity
+
+    before = identity()
+    (root / "log.txt").write_text("what a script has written")
+    (root / "no_import.py").write_text("")
+    assert identity() == before
+    for path in code:
+        path.write_text("# another")
+    assert identity() != before
+
+
+def test_scores_of_an_agent_before_its_helper_changed_are_not_those_of_now(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 2)
+    (tmp_path / "agent.py").write_text("import helper\nprint(helper.ANSWER)\n")
+    cli("init")
+    with ScriptedEndpoint() as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--samples", "1")
+        judge = ("--agent", f"{PYTHON} agent.py", "--reward", f"{PYTHON} judge.py")
+        judges = "import json\nprint(min(1, float(json.load(open(0))['answer'])))\n"
+        (tmp_path / "judge.py").write_text(judges)
+        for answer in ("0.25", "0.125"):  # of two lengths, by which Python tells a file's cache
+            (tmp_path / "helper.py").write_text(f"ANSWER = {answer}\n")
+            scores = cli("eval", "problems.jsonl", *where, *judge).stdout
+            assert re.search(rf"v0 .*{float(answer):.3f}", scores), scores
+
+
+@pytest.mark.parametrize("way", ["a folder", "an evaluation", "a settings file", "a program"])
+def test_files_in_a_command_are_looked_for_where_the_data_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    sub = tmp_path / "a sub"
+    sub.mkdir()
+    write_problems(sub / "problems.jsonl", 2)
+    (sub / "agent.py").write_text("import sys\nprint(open(sys.argv[1].split('=')[1]).read())\n")
+    (sub / "answer.txt").write_text("0.5")
+    judges = "import json\nprint(+(json.load(open(0))['answer'] == '0.5'))\n"
+    (sub / "judge.py").write_text(f"#!{PYTHON}\n{judges}")
+    (sub / "judge.py").chmod(0o755)
+    given = {"agent": f"{PYTHON} agent.py --from=answer.txt", "reward": "./judge.py"}
+    cli("init")
+    with ScriptedEndpoint() as server:
+        models = {"model": "m", "base_url": server.base_url}
+        once = {"epochs": 1, "group_size": 2, "keep_going": True}
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in (models | given).items()]
+        if way == "a folder":
+            more = ("--epochs=1", "--group-size=2", "--keep-going")
+            cli("-C", "a sub", "train", "problems.jsonl", *flags, *more)
+        elif way == "an evaluation":
+            scores = cli("-C", "a sub", "eval", "problems.jsonl", *flags).stdout
+            assert re.search(r"v0 .*1\.000", scores), scores
+        elif way == "a settings file":
+            agent = {"run": given["agent"], "reward": given["reward"]}
+            tables = {"model": models, "train": once | {"data": "problems.jsonl"}, "agent": agent}
+            lines = [
+                "\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())])
+                for name, table in tables.items()
+            ]
+            (sub / "my.toml").write_text("\n".join(lines))
+            cli("train", "--config", "a sub/my.toml")
+        else:
+            monkeypatch.chdir(sub)
+            tfgrpo.train_sync("problems.jsonl", store="..", **models, **once, **given)
+    with tfgrpo.Store.open(tmp_path) as store:
+        runs = store.runs.all()
+        assert bool(runs) is (way != "an evaluation")
+        for run in runs:
+            assert {row.reward for row in store.rollouts(run.name)} == {1.0}
+            agent = {"run": f"{PYTHON} 'a sub/agent.py' '--from=a sub/answer.txt'"}
+            assert run.config["agent"].items() >= (agent | {"reward": "'a sub/judge.py'"}).items()
+
+
+def test_what_of_a_command_is_a_file_where_it_is_given(tmp_path: Path) -> None:
+    root, sub, repo = tmp_path, tmp_path / "sub", tmp_path / "sub" / "repo"
+    repo.mkdir(parents=True)
+    (sub / "run").mkdir()
+    for path in (root / "a.py", sub / "b.py", sub / "c.py", repo / "c.py", sub / "python"):
+        path.touch()
+
+    def seen(command: str, here: Path = sub, workspace: Path | None = None) -> str:
+        return command_from(command, here, root, None if workspace is None else str(workspace))
+
+    assert seen("python b.py no.py a.py") == "python sub/b.py no.py a.py"
+    assert seen("npm run build ./run --in=b.py") == "npm run build sub/run --in=sub/b.py"
+    assert seen("../a.py ../a.py") == "./a.py ./a.py"
+    assert seen(f"python {sub}/b.py") == f"python {sub}/b.py"
+    assert seen("python  b.py", root) == "python  b.py", "as it is written"
+    assert seen("python 'b.py") == "python 'b.py", "which is refused elsewhere"
+    assert seen("python b.py c.py ./run", workspace=repo) == "python sub/b.py c.py ./run"
+    assert seen("inspect:b.py") == "inspect:b.py"
+
+
+def test_a_command_that_is_not_there_is_refused_with_the_folder_where_it_runs(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    write_problems(tmp_path / "problems.jsonl", 2)
+    cli("init")
+    done = cli("-C", "sub", "eval", "../problems.jsonl", "--reward", "./no.sh", ok=False)
+    one_line_error(done, f"no command ./no.sh for the reward in {tmp_path}", code=2)
 
 
 def test_the_page_names_each_field_that_a_command_reads() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -353,6 +355,19 @@ def raises_the_key(problem: Problem, response: str) -> Verdict:
 
 def gives_the_key(problem: Problem, response: str) -> Any:
     return [f"{'z' * 160}{KEY}"]
+
+
+def test_what_a_verifier_gives_before_a_run_is_told_of_without_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    key = f"key-that-no-test-has-read-{os.getpid()}"
+    monkeypatch.setenv("OWN_KEY", key)
+    where = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "OWN_KEY"}
+    rows = [{"problem": "What is 1 op 3?", "answer": "5"}]
+    with pytest.raises(SettingsError, match=re.escape("'***'")) as caught:
+        tfgrpo.estimate_sync(rows, verify=lambda problem, response: [key], **where)
+    assert key not in str(caught.value)
 
 
 def test_an_error_of_a_users_code_is_cut_where_the_key_is_out_of_it(verifier: Verifier) -> None:

@@ -25,7 +25,13 @@ from tfgrpo.model.http_connection import (
     models_at,
     only_model_at,
 )
-from tfgrpo.model.providers import OPENAI_ADDRESS, key_for, provider_at, unsent_key
+from tfgrpo.model.providers import (
+    OPENAI_ADDRESS,
+    key_for,
+    key_variable,
+    provider_at,
+    unsent_key,
+)
 from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
 from tfgrpo.store.errors import SettingsError
@@ -225,29 +231,38 @@ async def check_model(
     layers: Iterable[Mapping[str, Any]],
     environment: Mapping[str, str],
     prices: Mapping[str, Any] = MappingProxyType({}),
+    listed: Sequence[ListedEndpoint] = (),
 ) -> tuple[EndpointReport, tuple[str, ...]]:
     """What the model of [model] in `layers` (the first value wins) can do, in about ten calls,
-    and what to say of which it is. Raises EndpointError, and what `named_models` does."""
+    and what to say of which it is. Of `listed` endpoints the first is asked. Raises EndpointError,
+    and what `named_models` does."""
     layers = [{k.replace("-", "_"): v for k, v in layer.items()} for layer in layers]
-    named, notes = named_models(layers, environment)
+    named, notes = named_models(layers, environment, listed[:1])
+    tried = listed[:1] if named.pop("endpoints", False) else ()
+    if tried and len(listed) > 1:
+        notes += (
+            f"of [[endpoints]], {tried[0].base_url} is tried; "
+            "another is with --base-url and --api-key-env",
+        )
     values: dict[str, Any] = {}
     for layer in (*reversed(layers), named):
         values |= {name: value for name, value in layer.items() if value is not None}
     models = ModelSettings(**values)
     given = models.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    address = tried[0].base_url if tried else models.base_url
     nonce = uuid.uuid4().hex[:8]
-    with open_endpoints(models, CHECKED, environment) as endpoints:
+    with open_endpoints(models, CHECKED, environment, listed=tried) as endpoints:
         endpoint = endpoints.policy
         try:
             where = Connection(endpoint.base_url, endpoint.api_key, endpoint.options.extra_headers)
-            listed: list[dict[str, Any]] = []
+            there: list[dict[str, Any]] = []
             with suppress(ModelsUnknown):
-                listed = await asyncio.to_thread(models_at, where)
+                there = await asyncio.to_thread(models_at, where)
             report = await check_endpoint(
                 endpoint,
                 {"model": models.model, **given},
-                price=find_price(models.model, models.base_url, prices),
-                listed=listed,
+                price=find_price(endpoint.served or models.model, address, prices),
+                listed=there,
                 nonce=nonce,
             )
         finally:
@@ -261,17 +276,37 @@ def check_endpoints(
     """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.model_list import find
 
-    addresses = [(models.model, models.base_url, models.api_key_env), _reflection_address(models)]
-    if listed:
-        addresses = [(models.model, one.base_url, one.api_key_env) for one in listed]
-        addresses += [_reflection_address(models)] if models.reflection_base_url else []
-    for model, base_url, key_env in addresses:
+    for model, base_url, key_env in _addresses(models, listed):
         if model.startswith(LOCAL):
             find(model[len(LOCAL) :])
         else:
             key_for(base_url, key_env, environment)
     for manner in (models.manner(), models.manner(reflection=True)):
         _options(manner, environment)
+
+
+def key_variables(
+    models: ModelSettings, environment: Mapping[str, str], listed: Sequence[ListedEndpoint] = ()
+) -> set[str]:
+    """The variables with the keys that `open_endpoints` would read, whether they are set or not."""
+    names = {
+        key_variable(base_url, key_env, environment)
+        for model, base_url, key_env in _addresses(models, listed)
+        if not model.startswith(LOCAL)
+    }
+    for headers in (models.extra_headers, models.reflection_extra_headers):
+        values = (headers or {}).values()
+        names |= {v[len(FROM_ENVIRONMENT) :] for v in values if v.startswith(FROM_ENVIRONMENT)}
+    return {name for name in names if name is not None}
+
+
+def _addresses(models: ModelSettings, listed: Sequence[ListedEndpoint]) -> list[Address]:
+    """The models that settings name, where they are asked."""
+    if not listed:
+        policy = (models.model, models.base_url, models.api_key_env)
+        return [policy, _reflection_address(models)]
+    addresses: list[Address] = [(models.model, one.base_url, one.api_key_env) for one in listed]
+    return addresses + ([_reflection_address(models)] if models.reflection_base_url else [])
 
 
 def _reflection_address(models: ModelSettings) -> Address:

@@ -17,6 +17,7 @@ from tfgrpo.data import datasets
 from tfgrpo.data.problems import REST
 from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
+from tfgrpo.model import secrets
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.settings import FILE, Settings, read_toml
@@ -182,11 +183,21 @@ class Project:
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
     def by_agent(self, domain: Domain, settings: Settings) -> Domain:
-        """A domain by an agent and a judging command, as settings say. Raises SettingsError."""
+        """A domain by an agent and a judging command, as settings say. The keys that these name are
+        secrets from now on, before any code of the user's judges. Raises SettingsError."""
         from tfgrpo.agents.agent_attempts import by_agent
 
         agent = settings.agent
+        self._know_keys(settings)
         return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
+
+    def _know_keys(self, settings: Settings) -> None:
+        """Has the keys that settings name be secrets before a program of the user's is started."""
+        from tfgrpo.connect import key_variables
+
+        names = key_variables(settings.models, os.environ, self.endpoints(settings.models))
+        secrets.withhold(*(os.environ.get(name, "").strip() for name in names))
+        secrets.know_variables({*names, *settings.tools.variables}, os.environ)
 
     def record_domain(self, spec: str) -> str:
         """A domain's name as it goes into a record, a file in it as seen from here."""
@@ -235,16 +246,28 @@ class Project:
         task = given.pop("inspect", None)
         if task is not None:
             given |= self._inspected(str(task))
-        agent = {**self.table("agent"), **given.pop("agent", {})}
+        typed = given.pop("agent", {})
+        agent = {**self.table("agent"), **typed}
         for name in ("run", "workspace", "answer_file"):
             if name in agent and not str(agent[name]).strip():
                 raise SettingsError(
                     f"agent: {name} is given, and empty",
                     hint="a variable of the shell may not be set; leave out what there is none of",
                 )
+        for name in ("run", "reward"):
+            if isinstance(agent.get(name), str):
+                here = Path.cwd() if name in typed or self.file is None else self.file.parent
+                agent[name] = self._command(agent[name], here, agent.get("workspace"))
         if isinstance(agent.get("workspace"), str):
             agent["workspace"] = self.record_path(agent["workspace"])
         return {**layer, "agent": agent} if agent else layer
+
+    def _command(self, command: str, here: Path, workspace: object) -> str:
+        """A command with its files as seen from here, where it runs."""
+        from tfgrpo.agents.command_agent import command_from
+
+        folder = workspace if isinstance(workspace, str) else None
+        return command_from(command, here, self.root, folder)
 
     def _inspected(self, task: str) -> dict[str, Any]:
         """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples

@@ -105,6 +105,39 @@ def test_the_settings_that_it_prints_are_settings(
     assert found["settings"] == table
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_of_listed_endpoints_the_first_is_tried_with_its_own_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TFGRPO_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OWN_KEY", "sk-right")
+    with Server(replace(StandIn(), models=("there",)), key="sk-right") as server:
+        address = f"{server.address}/v1"
+        (tmp_path / "tfgrpo.toml").write_text(f"""
+[model]
+{'model = "here"' if named else ""}
+reasoning_effort = "low"
+[[endpoints]]
+base_url = "{address}"
+api_key_env = "OWN_KEY"
+price = {{ prompt = 1.0, completion = 2.0 }}
+{'model = "there"' if named else ""}
+[[endpoints]]
+base_url = "http://127.0.0.1:9/v1"
+""")
+        done = CliRunner().invoke(tfgrpo, ["model", "check", "--json"])
+    assert done.exit_code == 0, done.output
+    assert f"of [[endpoints]], {address} is tried" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["model"], found["base_url"]) == ("there", address)
+    assert found["findings"]["list of models"]["detail"] == "1, there there"
+    assert found["findings"]["price"]["verdict"] == "known"
+    assert found["settings"]["model"] == ("here" if named else "there")
+    assert not {"base_url", "api_key_env", "endpoints"} & found["settings"].keys()
+
+
 def test_an_endpoint_that_cannot_be_asked_is_an_error_not_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

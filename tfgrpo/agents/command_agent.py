@@ -13,19 +13,18 @@ there is one. It prints a number from 0 to 1; words after it are shown to the re
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import re
 import secrets
 import shlex
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
+from tfgrpo.agents.command_code import command_identity
 from tfgrpo.agents.function_agent import Attempt, Place
 from tfgrpo.agents.user_program import Limits, Task, check_command, last_words, run
 from tfgrpo.agents.workspace import Workspace
@@ -35,7 +34,6 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import field
 from tfgrpo.model.secrets import scrub
 from tfgrpo.store import child_processes
-from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools.session_bounds import remove_scratch
@@ -56,7 +54,7 @@ class CommandAgent:
 
     @property
     def identity(self) -> str:
-        """A digest of the command and of the files that it names."""
+        """A digest of the command and of its code."""
         parts = self._command
         if self.name.startswith(INSPECT):  # the file is before the name of its task
             parts = ["inspect", *self.name.removeprefix(INSPECT).rsplit("@", 1)]
@@ -113,6 +111,34 @@ def of_problem(problem: Problem) -> dict[str, Any]:
     return fields | ({"meta": dict(problem.meta)} if problem.meta else {})
 
 
+def command_from(command: str, here: Path, root: Path, workspace: str | None) -> str:
+    """Returns a command in which files that are named as seen from `here` are named as seen from
+    `root`, where it runs, unless the workspace has one of the same name; so are folders whose names
+    are paths, where there is no workspace."""
+    here, root = here.resolve(), root.resolve()
+    if here == root or command.startswith(INSPECT):
+        return command
+    try:
+        parts = shlex.split(command)
+    except ValueError:  # which is said where settings are checked
+        return command
+
+    def seen(number: int, part: str) -> str:
+        option, equals, path = part.rpartition("=") if part.startswith("-") else ("", "", part)
+        is_path, there = os.sep in path, here / path
+        by_name = number == 0 and not is_path  # a program that the system looks for
+        is_there = os.path.isfile(there) or (is_path and not workspace and os.path.isdir(there))
+        if by_name or os.path.isabs(path) or not is_there:
+            return part
+        if workspace and os.path.exists(os.path.join(workspace, path)):
+            return part
+        path = os.path.relpath(there, root)
+        return f"{option}{equals}{path if os.sep in path else os.path.join('.', path)}"
+
+    moved = [seen(number, part) for number, part in enumerate(parts)]
+    return command if moved == parts else shlex.join(moved)
+
+
 def command_parts(command: str, root: Path, workspace: Workspace | None) -> list[str]:
     """Returns a command's parts. Files of the project that it names are found from a workspace too,
     unless that has one of the same name."""
@@ -130,17 +156,6 @@ def command_parts(command: str, root: Path, workspace: Workspace | None) -> list
         else part
         for part in parts
     ]
-
-
-def command_identity(command: Sequence[str], root: Path) -> str:
-    """Returns the digest of a command's parts, and of the project's files among them."""
-    files = {
-        part: hashlib.sha256((root / part).read_bytes()).hexdigest()
-        for part in command
-        if os.path.isfile(root / part) and (root / part).resolve().is_relative_to(root.resolve())
-    }
-    parts = [Path(part).name if part in files else part for part in command]
-    return digest(["tfgrpo.command", parts, sorted(files.values())]).hex()[:16]
 
 
 def _read(path: Path, most: int) -> str:
@@ -225,7 +240,7 @@ class RewardCommand:
 
     @property
     def identity(self) -> str:
-        """A digest of the command and of the files that it names."""
+        """A digest of the command and of its code."""
         return command_identity(self._command, self._root)
 
     def rehearse(self, problem: Problem) -> None:

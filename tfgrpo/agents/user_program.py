@@ -58,8 +58,9 @@ def check_command(command: Sequence[str], folder: Path, what: str) -> None:
         return
     if path is not None and os.path.isfile(path):
         raise SettingsError(f"the {what} {name} cannot be run", hint=f"chmod +x {name}")
+    where = "" if path is None else f" in {folder}, where it runs"
     raise SettingsError(
-        f"there is no command {name} for the {what}",
+        f"there is no command {name} for the {what}{where}",
         hint=f"write it as in a shell, such as --{what} 'python my_{what}.py'",
     )
 

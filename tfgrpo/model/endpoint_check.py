@@ -117,20 +117,21 @@ async def check_endpoint(
     `nonce` a word that no prompt before had. Raises EndpointError where it cannot be asked."""
     probe = _Probe(endpoint)
     endpoint.watch = probe.headers.update
-    findings = [_listed(endpoint.model, listed)]
+    model = endpoint.served or endpoint.model
+    findings = [_listed(model, listed)]
     findings += await _answers(probe)
     findings.append(await _tried("schema", _schema, probe))
     findings += await _seed_and_speed(probe)
     findings.append(await _tried("tools", _tools, probe))
     findings.append(await _tried("log probabilities", _logprobs, probe))
     findings += await _long_prompts(probe, nonce)
-    entry = next((one for one in listed if one.get("id") == endpoint.model), {})
+    entry = next((one for one in listed if one.get("id") == model), {})
     findings.append(_limits(probe, entry))
-    prices = _listed_prices(endpoint.model, entry) if price is None else {}
+    prices = _listed_prices(model, entry) if price is None else {}
     findings.append(_price(price, prices))
     dollars = None if price is None else sum(map(price.cost, probe.answers))
     return EndpointReport(
-        model=endpoint.model,
+        model=model,
         base_url=endpoint.base_url,
         findings=tuple(findings),
         settings=_advice(probe, settings),

@@ -83,18 +83,13 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
     """The key for an address (None: OpenAI's), from the variable that is named or the usual ones;
     None where the host may need none. White space around a key is none of it. Raises
     EndpointError, also for a key that no header can carry, which is not repeated."""
-    if name is not None:
-        key = _key_in(name, environment)
-        if key is None:
-            raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
-        return key
-    if key := _key_in(ANY_HOST, environment):
-        return key
-    own = own_variable(base_url, environment)
-    if own is None:
+    variable = key_variable(base_url, name, environment)
+    if variable is None:
         return None
-    if key := _key_in(own, environment):
+    if key := _key_in(variable, environment):
         return key
+    if name is not None:
+        raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
     if base_url is None:
         raise EndpointError(
             "no API key",
@@ -105,8 +100,18 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
         return None
     raise EndpointError(
         f"no API key for {host_of(base_url)}",
-        hint=f"set {own}, or name the variable that has it: --api-key-env NAME",
+        hint=f"set {variable}, or name the variable that has it: --api-key-env NAME",
     )
+
+
+def key_variable(
+    base_url: str | None, name: str | None, environment: Mapping[str, str]
+) -> str | None:
+    """The variable that holds the key for an address: the one that is named, or of the usual ones
+    the one that is read. None where none is."""
+    if name is not None or not environment.get(ANY_HOST, "").strip():
+        return name or own_variable(base_url, environment)
+    return ANY_HOST
 
 
 def _key_in(name: str, environment: Mapping[str, str]) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -131,6 +131,12 @@ def know(value: str, name: str) -> str:
     if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
         _seen.update(_forms(value))
     return value
+
+
+def know_variables(names: Iterable[str], environment: Mapping[str, str]) -> None:
+    """Has what these variables hold be secrets from now on."""
+    for name in names:
+        know(environment.get(name, "").strip(), name)
 
 
 def withhold(*keys: str) -> None:

@@ -81,6 +81,16 @@ class Server(BaseModel):
             raise ValueError("env takes the names of environment variables, never their values")
         return self
 
+    @property
+    def filled(self) -> list[str]:
+        """The variables that its arguments and its address name."""
+        return secrets.variables([*self.args, self.url or ""])
+
+    @property
+    def variables(self) -> set[str]:
+        """All variables that it is given."""
+        return {*self.env, *self.filled}
+
 
 class Connection:
     """The connection to a server, made again where it was closed. A task of its own opens and
@@ -192,11 +202,7 @@ async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
         from mcp import Client, StdioServerParameters
     except ImportError:
         raise ServerError("MCP servers need the package `mcp`", hint=install_hint("mcp")) from None
-    missing = [
-        name
-        for name in secrets.variables([*server.args, server.url or ""])
-        if not os.environ.get(name, "").strip()
-    ]
+    missing = [name for name in server.filled if not os.environ.get(name, "").strip()]
     if missing:
         raise ServerError(
             f"MCP server {name} needs ${missing[0]}, which is not set",

@@ -56,6 +56,11 @@ class SearchTemplate(BaseModel):
                 raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
         return self
 
+    @property
+    def variables(self) -> list[str]:
+        """The environment variables that it names."""
+        return secrets.variables(self.model_dump(include=FILLED))
+
 
 PROVIDERS = {
     "serper": SearchTemplate(
@@ -136,7 +141,7 @@ class Provider:
             raise ToolFailure("the provider's answer is not JSON") from None
 
     def _keys(self) -> dict[str, str]:
-        names = secrets.variables(self.template.model_dump(include=FILLED))
+        names = self.template.variables
         missing = sorted(name for name in names if not self.environment.get(name, "").strip())
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")

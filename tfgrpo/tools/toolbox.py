@@ -127,6 +127,18 @@ class ToolSettings(BaseModel):
             raise ValueError(f"there is no provider {self.provider!r}: {', '.join(PROVIDERS)}")
         return self
 
+    @property
+    def template(self) -> SearchTemplate | None:
+        """How a search provider is asked; None where there is none."""
+        return self.search or PROVIDERS.get(self.provider or "")
+
+    @property
+    def variables(self) -> set[str]:
+        """The environment variables that search and MCP servers are named."""
+        template = self.template
+        names = set() if template is None else set(template.variables)
+        return names.union(*(server.variables for server in self.mcp.values()))
+
 
 SPECS = {tool.spec.name: tool.spec for tool in (Python, Search, Visit)}
 
@@ -190,8 +202,8 @@ async def opened(
             )
         elif "visit" in settings.use and find_spec("trafilatura") is None:
             raise ToolError("reading web pages needs a package", hint=install_hint("web"))
-        if settings.provider is not None or settings.search is not None:
-            provider = Provider(settings.search or PROVIDERS[settings.provider or ""])
+        if settings.template is not None:
+            provider = Provider(settings.template)
         servers = [
             await stack.enter_async_context(connected(name, server))
             for name, server in settings.mcp.items()

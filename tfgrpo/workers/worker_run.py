@@ -65,9 +65,10 @@ def plan_work(store: Store, project: Project, name: str, models: Mapping[str, An
     if settings.models.endpoints:  # which are this machine's own, and not the record's
         project.require_trust({})
     own = settings.models.model_copy(update=dict(models))
+    settings = settings.model_copy(update={"models": own})
     return WorkPlan(
         run,
-        settings.model_copy(update={"models": own}),
+        settings,
         project.by_agent(project.domain(settings.domain), settings),
         project.open_path(settings.prompts) if settings.prompts else None,
     )
