@@ -210,6 +210,7 @@ def improve(app: App, given: Given) -> None:
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest, estimate_improvement
     from tfgrpo.improvement.improve import improve as improve_library
+    from tfgrpo.learn.run_setup import WITHOUT_NEW
     from tfgrpo.store.activity.traffic import CallFilter
 
     start = parse_time(given.since, now=time.time_ns() // 1000)
@@ -237,7 +238,8 @@ def improve(app: App, given: Given) -> None:
                 done = live_display.run(work)
     except live_display.Interrupted as stop:
         if not given.quiet:
-            printing.echo("interrupted; the same command goes on where it was", err=True)
+            again = WITHOUT_NEW if given.new else "the same command"
+            printing.echo(f"interrupted; {again} goes on where it was", err=True)
         click.get_current_context().exit(stop.code)
     _tell(app, done, given)
 
