@@ -289,8 +289,8 @@ def regress(app: App, given: Given) -> None:
     The library and the empty one attempt the problems in DATA under the model of its run and under
     --model, and what the library adds is compared by problem. What each experience adds is
     measured on both sides, and those that stopped helping, or hurt, are named. Without --model,
-    the same model is asked afresh and compared with the scores on record. Nothing is deleted:
-    --propose makes a proposal.
+    or with the same one at the same address, it is asked afresh and compared with the scores on
+    record. Nothing is deleted: --propose makes a proposal.
 
     \b
     Examples:
