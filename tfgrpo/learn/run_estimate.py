@@ -99,7 +99,7 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
     """The stages of a run, expected and at most, and in words what is in neither; of a run that has
-    made steps what is left, with what is spent. `about` names what it is of, if not of a run."""
+    begun what is left, with what is spent. `about` names what it is of, if not of a run."""
 
     expected: Stages
     most: Stages
@@ -137,10 +137,10 @@ class Conditions(NamedTuple):
 
 
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
-    """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
+    """What a run takes, or what is left of a `run` that has begun. Nothing is written."""
     versions = versions_of(store, run) if run is not None else ()
     done, steps = len(versions), len(plan_steps(plan.problems.train, plan.settings))
-    spent = store.runs.spent(run) if done else ()
+    spent = store.runs.spent(run) if run is not None else ()
     # Evaluations are of no step: while steps are left they were trials of those that are done.
     least = steps if done == steps else -1
     begun = _spent(
