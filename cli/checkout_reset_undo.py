@@ -202,10 +202,13 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")
     verb_of, _, subject = action.partition(" proposal ")
-    if verb == "undid" and verb_of in ("accept", "review"):
-        id = subject.partition(":")[0]
+    id = subject.partition(":")[0]
+    if verb == "undid" and verb_of in ("accept", "review", "reject"):
         reopen = f"`tfgrpo proposal reopen {id}` takes that back too"
         printing.echo(f"what was decided of proposal {id} stays on record; {reopen}")
+    elif verb == "undid" and verb_of == "reopen":
+        fits = "`tfgrpo redo` moves the names to fit that"
+        printing.echo(f"proposal {id} still waits for a decision; {fits}")
 
 
 @click.command(cls=CountedCommand)

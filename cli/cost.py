@@ -145,7 +145,12 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
     printing.echo_each(printing.wrapped(_sentence(estimate, details=given.details)))
     if given.details:
         source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
-        printing.echo(f"answers are taken to be as long as {source}; nothing has been spent")
+        spent = (
+            f"{_spent(estimate)} spent before"
+            if estimate.spent_tokens
+            else "nothing has been spent"
+        )
+        printing.echo(f"answers are taken to be as long as {source}; {spent}")
     for missing in estimate.left_out:
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if most.dollars is None:
@@ -173,12 +178,17 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     else:
         sentence = f"about {times[0]} {step}, at most {times[1]}, at no cost"
     if estimate.steps_done:
-        spent = money(estimate.spent_dollars)
-        if estimate.spent_dollars is None:
-            spent = f"{_short(estimate.spent_tokens)} tokens"
         done = printing.plural(estimate.steps_done, "step")
-        sentence += f", for what is left after {done}, which took {spent}"
+        sentence += f", for what is left after {done}, which took {_spent(estimate)}"
+    elif estimate.spent_tokens:
+        sentence += f", for what is left after {_spent(estimate)} in the first step"
     return sentence if details else f"{sentence}; --details for more"
+
+
+def _spent(estimate: RunEstimate) -> str:
+    if estimate.spent_dollars is None:
+        return f"{_short(estimate.spent_tokens)} tokens"
+    return money(estimate.spent_dollars)
 
 
 def _round(amount: float) -> float:

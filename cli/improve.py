@@ -210,6 +210,7 @@ def improve(app: App, given: Given) -> None:
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest, estimate_improvement
     from tfgrpo.improvement.improve import improve as improve_library
+    from tfgrpo.learn.run_setup import WITHOUT_NEW
     from tfgrpo.store.activity.traffic import CallFilter
 
     start = parse_time(given.since, now=time.time_ns() // 1000)
@@ -237,7 +238,8 @@ def improve(app: App, given: Given) -> None:
                 done = live_display.run(work)
     except live_display.Interrupted as stop:
         if not given.quiet:
-            printing.echo("interrupted; the same command goes on where it was", err=True)
+            again = WITHOUT_NEW if given.new else "the same command"
+            printing.echo(f"interrupted; {again} goes on where it was", err=True)
         click.get_current_context().exit(stop.code)
     _tell(app, done, given)
 
@@ -287,8 +289,8 @@ def regress(app: App, given: Given) -> None:
     The library and the empty one attempt the problems in DATA under the model of its run and under
     --model, and what the library adds is compared by problem. What each experience adds is
     measured on both sides, and those that stopped helping, or hurt, are named. Without --model,
-    the same model is asked afresh and compared with the scores on record. Nothing is deleted:
-    --propose makes a proposal.
+    or with the same one at the same address, it is asked afresh and compared with the scores on
+    record. Nothing is deleted: --propose makes a proposal.
 
     \b
     Examples:

@@ -274,8 +274,8 @@ def _groups(attempts: AttemptList) -> Iterator[str]:
             yield from _message(f"prompt {n}/{len(prompt)}, {role}", content)
         for one in group:
             yield ""
-            same = one.calls == group[0].calls
-            yield from _attempt(one, first if same else attempts.text(one), prompt)
+            words = first if one is group[0] else attempts.text(one)
+            yield from _attempt(one, words, prompt)
 
 
 def _attempt(

@@ -239,11 +239,15 @@ def run_trial(
     """Does a trial, showing how it goes unless `quiet`."""
     from tfgrpo.cli import live_display
     from tfgrpo.learn.prove import do_trial, ready_trial
+    from tfgrpo.learn.run_setup import WITHOUT_NEW
     from tfgrpo.notices import ignore
 
     ready = ready_trial(app.store, project, plan, wanted)
+    again = f"every answer is saved, {WITHOUT_NEW} goes on" if wanted.new else live_display.RESUMES
     return live_display.watched(
-        app.store, lambda report: do_trial(app.store, project, ready, ignore if quiet else report)
+        app.store,
+        lambda report: do_trial(app.store, project, ready, ignore if quiet else report),
+        again,
     )
 
 

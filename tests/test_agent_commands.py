@@ -812,6 +812,29 @@ def test_a_reward_that_prints_no_number_is_an_error_before_a_paid_call(
         assert not server.requests
 
 
+@pytest.mark.parametrize("reward", ["echo 1", "agent"])
+@pytest.mark.parametrize("domain", ["math", "rubric:polite.toml"])
+def test_an_estimate_counts_no_judge_where_a_command_judges(
+    cli: Cli, tmp_path: Path, domain: str, reward: str
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 4)
+    (tmp_path / "agent.py").write_text(AGENT)
+    polite = '[[criteria]]\nname = "polite"\nquestion = "Is it polite?"\n'
+    (tmp_path / "polite.toml").write_text(polite)
+    agent = ("--agent", f"{PYTHON} agent.py", "--domain", domain, "--model", "m")
+    cli("init")
+    with ScriptedEndpoint() as server:
+        asked = ("train", "problems.jsonl", *agent, "--base-url", server.base_url, "--estimate")
+        judged = json.loads(cli(*asked, "--json", "--reward", reward).stdout)
+        by_model = json.loads(cli(*asked, "--json").stdout)
+    stages = {one["stage"] for one in (*judged["expected"], *judged["most"])}
+    assert {"rollout"} <= stages
+    assert "judge" not in stages
+    assert len(judged["left_out"]) == 1, "an agent of which no attempt is known"
+    assert (domain != "math") == ("judge" in {one["stage"] for one in by_model["expected"]})
+    assert by_model["left_out"] == judged["left_out"]
+
+
 @pytest.mark.parametrize("reward", ["no-such-file.py", "sh -c 'exit 3'", "sh -c 'echo 1; exit 1'"])
 def test_a_reward_that_fails_is_an_error_at_the_first_attempt(
     cli: Cli, tmp_path: Path, reward: str

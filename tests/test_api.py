@@ -261,6 +261,9 @@ def test_a_plain_function_judges(folder: Path, endpoint: ScriptedEndpoint) -> No
         return float(response.endswith(f"\\boxed{{{problem.answer}}}"))
 
     options = where(endpoint, verify=ends_right)
+    estimate = tfgrpo.estimate_sync("problems.jsonl", **options)
+    assert "judge" not in {one.stage for one in (*estimate.expected, *estimate.most)}
+    assert not estimate.left_out
     result = tfgrpo.train_sync("problems.jsonl", **options)
     assert [e.text for e in result.library] == [LESSON]
     scores = tfgrpo.evaluate_sync(

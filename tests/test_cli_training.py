@@ -333,6 +333,31 @@ def test_an_endpoint_that_dies_stops_the_run_and_keeps_it(cli: Cli, data: Path) 
     assert "--resume problems" in cli("status").stdout
 
 
+@pytest.mark.parametrize("stopped_by", ["its budget", "an outage"])
+def test_a_new_run_that_is_stopped_is_named_and_goes_on_as_the_hint_says(
+    cli: Cli, data: Path, stopped_by: str
+) -> None:
+    def dying(request: dict[str, Any]) -> Any:
+        if stopped_by == "an outage" and len(endpoint.requests) > 5 and not back:
+            return Reply({"error": {"message": "down"}}, status=503)
+        return teachable(request)
+
+    back: list[bool] = []
+    least = ("--budget", "900tok") if stopped_by == "its budget" else ("--patience", "0.5")
+    with ScriptedEndpoint(dying) as endpoint:
+        where = ("--base-url", endpoint.base_url, "--max-tokens", "64")
+        asked = ("train", "problems.jsonl", *SMALL, *where, "--new")
+        done = cli(*asked, *least, ok=False)
+        resume = "tfgrpo train --resume problems"
+        larger = " --budget …`, a larger one," if stopped_by == "its budget" else "`"
+        one_line_error(done, f"every answer is saved; `{resume}{larger} goes on")
+        back.append(True)
+        before = len(endpoint.requests)
+        cli(*resume.split()[1:], "--budget", "1Mtok")
+        assert len(endpoint.requests) > before > 0
+    assert [one["name"] for one in json.loads(cli("runs", "--json").stdout)] == ["problems"]
+
+
 def test_a_pasted_key_is_not_repeated(cli: Cli, data: Path) -> None:
     done = cli("train", "problems.jsonl", "--api-key-env", "sk-pasted-key-1", ok=False)
     assert "sk-pasted" not in done.stdout + done.stderr

@@ -467,6 +467,8 @@ def test_a_domain_of_ones_own_is_trained_and_evaluated(cli: Cli, tmp_path: Path)
         model = ("--model", "m", "--base-url", server.base_url)
         domain = ("--domain", "twice_domain:DOMAIN")
         once = ("--epochs", "1", "--batch-size", "2", "--group-size", "2")
+        estimate = cli("train", "d.jsonl", *domain, *once, *model, "--estimate", "--json")
+        assert "judge of an attempt after its first" in json.loads(estimate.stdout)["left_out"][-1]
         cli("train", "d.jsonl", *domain, *once, *model)
         told = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "summary"]
         assert len(told) == 4

@@ -186,6 +186,44 @@ def test_the_sentence_and_what_is_left_of_a_run(folder: Path) -> None:
     assert more <= most <= 5 * more
 
 
+@pytest.mark.parametrize("priced", [True, False])
+def test_what_is_left_of_a_run_that_stopped_in_its_first_step(folder: Path, priced: bool) -> None:
+    if not priced:
+        (folder / "tfgrpo.toml").unlink()
+    with ScriptedEndpoint(behaving(solved)) as server:
+        small = ("--epochs", "3", "--batch-size", "5", "--group-size", "3")
+        command = ["train", "math.jsonl", "--base-url", server.base_url, "--model", "model", *small]
+        assert CliRunner().invoke(command_line, [*command, "--budget", "4000tok"]).exit_code
+        asked = len(server.requests)
+
+    def estimated(*more: str) -> dict[str, Any]:
+        done = CliRunner().invoke(command_line, [*more, "--estimate", "--json"])
+        estimate: dict[str, Any] = json.loads(done.stdout)
+        return estimate
+
+    with Store.open(folder / ".tfgrpo" / "store.db") as store:
+        spent = total(costs(store, PRICES))
+    whole, left = estimated(*command, "--new"), estimated(*command)
+    assert left == estimated("train", "--resume", "math")
+    assert (left["steps"], left["steps_done"]) == (whole["steps"], 0)
+    assert (whole["spent_tokens"], whole["spent_dollars"]) == (0, 0)
+    tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
+    assert left["spent_tokens"] == tokens > 0
+    assert left["spent_dollars"] == (pytest.approx(spent.dollars) if priced else None)
+    calls = [
+        {one["stage"]: one["calls"] for one in each["expected"]}["rollout"]
+        for each in (whole, left)
+    ]
+    assert calls[0] - calls[1] == asked == spent.usage.calls
+    resume = ["train", "--resume", "math", "--estimate", "--details"]
+    said = " ".join(CliRunner().invoke(command_line, resume).output.split())
+    assert re.search(r"for what is left after \S+( k tokens)? in the first step", said), said
+    assert "nothing has been spent" not in said
+    anew = CliRunner().invoke(command_line, [*command, "--new", "--estimate", "--details"]).output
+    assert "nothing has been spent" in anew
+    assert "what is left" not in anew
+
+
 def test_what_is_left_of_a_run_with_a_gate_has_the_trials_that_come(folder: Path) -> None:
     lines = (folder / "math.jsonl").read_text().splitlines(keepends=True)
     (folder / "math.jsonl").write_text("".join(lines[:6]))

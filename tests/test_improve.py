@@ -333,6 +333,21 @@ def test_one_that_is_killed_goes_on_and_pays_for_nothing_twice(
     assert json.loads(improve("--json", "--least", "99").output)["new"] == 10
 
 
+def test_an_outage_of_a_new_improvement_says_what_goes_on_with_it(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    def dying(request: dict[str, Any]) -> Any:
+        down = Reply({"error": {"message": "down"}}, status=503)
+        return down if len(model.requests) > 5 else teachable(request)
+
+    wrong_calls(store, range(12))
+    model.script = dying
+    done = improve("--new", "--patience", "0.5")
+    assert isinstance(done.exception, TfgrpoError)
+    goes_on = "every answer is saved; the same command without --new goes on"
+    assert done.exception.hint == goes_on
+
+
 def test_what_came_to_nothing_leaves_its_problems_new(
     store: Store, model: ScriptedEndpoint
 ) -> None:

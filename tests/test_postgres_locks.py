@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,13 @@ from scripted import ScriptedEndpoint, restless, write_problems
 from store_helpers import child
 from waiting import until, until_so
 
+from tfgrpo.improvement import improve
+from tfgrpo.improvement.improvement_record import Round, end, rounds
+from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.project import open_project
-from tfgrpo.store import Store
+from tfgrpo.store import Operation, Store, Version
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.postgres.port import PostgresPort
@@ -139,6 +143,63 @@ def test_a_lock_is_free_at_once_when_it_is_given_back(shared: str) -> None:
             assert free, number
         assert not port.storage.is_held("lock"), number
     port.close()
+
+
+@pytest.fixture
+def improved(shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A shared library with a branch prod and ten problems to learn from."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tfgrpo.toml").write_text('[model]\nmodel = "m"\nbase_url = "http://127.0.0.1:9"\n')
+    write_problems(tmp_path / "collected.jsonl", 10)
+    with Store.init(shared, author="ann") as store:
+        store.create_branch("prod")
+        yield store
+
+
+def test_an_improvement_at_work_on_another_machine_is_not_joined(
+    improved: Store, shared: str, tmp_path: Path
+) -> None:
+    def run() -> improve.Improvement:
+        request = improve.ImproveRequest(least=11)
+        return asyncio.run(improve.improve(improved, open_project(tmp_path), request))
+
+    with closing(PostgresPort(shared)) as elsewhere:
+        with elsewhere.storage.hold(improve.lock_path(improved).stem) as free:
+            assert free
+            with pytest.raises(improve.Busy, match="another improvement"):
+                run()
+        assert run().outcome == "nothing new"
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_an_improvement_that_lost_its_lock_to_another_records_nothing(
+    improved: Store, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: bool
+) -> None:
+    """The other one is at work still, or has ended it by now."""
+    name = improve.lock_path(improved).stem
+
+    async def train(job: improve.Improving, one: Round) -> Version:
+        return job.store.commit(one.branch, [Operation("ADD", text="Learned.")], message="learned")
+
+    async def effect(*_: object) -> None:
+        lose_locks(parse_address(shared))
+        if still:
+            assert stack.enter_context(elsewhere.storage.hold(name))
+            return
+        with elsewhere.storage.hold(name) as free, Store.open(shared) as there:
+            assert free
+            (one,) = rounds(there, "prod")
+            end(there, one, "nothing learned")
+
+    monkeypatch.setattr(improve.Improving, "_train", train)
+    monkeypatch.setattr(improve.Improving, "_effect", effect)
+    with ExitStack() as stack:
+        elsewhere = stack.enter_context(closing(PostgresPort(shared)))
+        work = improve.improve(improved, open_project(tmp_path), improve.ImproveRequest())
+        with pytest.raises(improve.Busy, match="another improvement"):
+            asyncio.run(work)
+    assert list_proposals(improved) == []
+    assert [one.ended for one in rounds(improved, "prod")] == [None if still else "nothing learned"]
 
 
 def lose_locks(address: Address) -> None:

@@ -294,6 +294,29 @@ def test_what_undo_leaves_of_an_acceptance_is_said_with_the_way_on(store: Store)
     assert f"{id} waits again" in run("proposal", "reopen", id)
 
 
+def test_what_undo_leaves_of_a_rejection_is_said_with_the_way_on(store: Store) -> None:
+    id = proposed(store)
+    run("proposal", "reject", id, "--why", "not so")
+    assert f"`tfgrpo proposal reopen {id}`" in run("undo").splitlines()[-1]
+    assert get_proposal(store, id).state == "rejected"
+    assert f"{id} waits again" in run("proposal", "reopen", id)
+    assert get_proposal(store, id).state == "open"
+
+
+@pytest.mark.parametrize("decided", [("accept",), ("reject", "--why", "not so")])
+def test_what_undo_leaves_of_a_decision_taken_back_is_said(
+    store: Store, decided: tuple[str, ...]
+) -> None:
+    id = proposed(store)
+    verb, *why = decided
+    run("proposal", verb, id, *why)
+    run("proposal", "reopen", id)
+    said = run("undo").splitlines()
+    assert said[0] == f"undid reopen proposal {id}"
+    assert said[-1].startswith(f"proposal {id} still waits for a decision; `tfgrpo redo`")
+    assert get_proposal(store, id).state == "open"
+
+
 def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_path: Path) -> None:
     id = proposed(store)
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))

@@ -137,6 +137,35 @@ def test_the_same_model_by_now_is_compared_with_the_scores_on_record(
     assert [one["standing"] for one in aged["experiences"]] == ["stopped helping", "hurts"]
 
 
+@pytest.mark.parametrize("named", ["model", "both"])
+def test_the_same_model_by_its_name_is_asked_afresh_too(
+    store: Store, models: Models, named: str
+) -> None:
+    address = re.search(r'base_url = "(.+)"', Path("tfgrpo.toml").read_text())
+    assert address is not None
+    same = ("--model", "old", *(("--base-url", address[1]) if named == "both" else ()))
+    first = json.loads(run("heldout.jsonl", *same, "--json"))
+    assert first["then"] is None, "nothing is on record to compare with"
+    asked = models.count
+    models.aged = True
+    aged = json.loads(run("heldout.jsonl", *same, "--json"))
+    assert models.count > asked
+    assert aged["change"]["verdict"] == "worse"
+    assert [one["standing"] for one in aged["experiences"]] == ["stopped helping", "hurts"]
+
+
+def test_a_model_of_the_same_name_at_another_address_is_another_side(store: Store) -> None:
+    aged = Models()
+    aged.aged = True
+    with ScriptedEndpoint(aged) as other:
+        found = json.loads(run("heldout.jsonl", "--base-url", other.base_url, "--json"))
+    assert aged.count
+    assert (found["then"]["model"], found["now"]["model"]) == ("old", "old")
+    assert found["then"]["adds"]["verdict"] == "better"
+    assert found["change"]["verdict"] == "worse"
+    assert {one["standing"] for one in found["experiences"]} == {"stopped helping", "hurts"}
+
+
 def test_what_was_shown_is_proposed_without_asking_again(store: Store, models: Models) -> None:
     """A look, then the same with --propose; and an aged model is found out however it is cut."""
     json.loads(run("heldout.jsonl", "--json"))

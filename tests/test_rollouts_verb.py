@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,23 @@ def test_json_says_what_was_written_whatever_it_is(cli: Cli, hostile: str) -> No
 def test_code_in_what_was_said_stands_in_its_lines(cli: Cli, hostile: str) -> None:
     told = cli("--store", hostile, "rollouts", "--problem", "p2").stdout
     assert "\n  def f(x):\n      if x:\n          return 1\n" in told
+
+
+@posix
+def test_attempts_without_a_call_are_shown_with_their_own_words(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "p.jsonl", 1)
+    (tmp_path / "agent.py").write_text("import os\nprint('said by', os.getpid())\n")
+    once = ("--epochs", "1", "--batch-size", "1", "--group-size", "3", "--keep-going")
+    cli("init")
+    with ScriptedEndpoint() as server:
+        agent = ("--agent", f"{sys.executable} agent.py", "--base-url", server.base_url)
+        cli("train", "p.jsonl", *once, *agent, "--model", "m")
+    listed = json.loads(cli("rollouts", "--problem", "p1", "--json").stdout)
+    words = {one["sample"]: one["messages"][-1]["content"] for one in listed}
+    assert len(set(words.values())) == 3
+    shown = cli("rollouts", "--problem", "p1").stdout
+    samples = map(int, re.findall(r"attempt (\d):", shown))
+    assert dict(zip(samples, re.findall(r"said by \d+", shown), strict=True)) == words
 
 
 def test_a_servers_words_command_no_terminal(cli: Cli, tmp_path: Path) -> None:

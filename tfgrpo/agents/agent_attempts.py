@@ -180,6 +180,7 @@ def by_agent(
         parts.append(f"reward:{'agent' if command is None else command.identity}")
         changes |= {"verify": judge, "at_once": None, "check": None, "answers": None}
         changes |= {"ground_truth": False, "shared_answers": False}
+        changes["judge_calls"] = base.no_judge_calls
         changes["rehearse"] = None if command is None else command.rehearse
     if settings.run:
         runner = _runner(settings, root, (workspace, functions), concurrency)

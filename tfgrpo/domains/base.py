@@ -212,6 +212,11 @@ def sample_seed(*parts: str | int) -> int:
     return int.from_bytes(digest(["tfgrpo.seed", *parts])[:4], "big") >> 1
 
 
+def no_judge_calls(problem: Problem) -> int:
+    """How many calls a verifier makes that is asynchronous and asks no model of the run's."""
+    return 0
+
+
 async def answer_once(context: Context) -> Trajectory:
     """The plainest rollout: the prompt is asked once, and what comes is the response."""
     recorded = await context.ask(context.messages)

@@ -23,6 +23,7 @@ from tfgrpo.domains.base import (
     Verdict,
     describe_error,
     describe_value,
+    no_judge_calls,
 )
 from tfgrpo.model.caller_functions import OutOfTime, Threads, identity
 from tfgrpo.store.errors import SettingsError
@@ -43,6 +44,7 @@ def function_domain(verify: Verify) -> Domain:
         name=name,
         verify=_judge(verify),
         ground_truth=False,
+        judge_calls=no_judge_calls,
         identity=identity(verify),
         rehearse=_rehearsal(verify),
     )
@@ -57,7 +59,7 @@ def rewarded(domain: Domain, verify: Verify) -> Domain:
         at_once=None,
         check=None,
         answers=None,
-        judge_calls=None,
+        judge_calls=no_judge_calls,
         ground_truth=False,
         rehearse=_rehearsal(verify),
     )

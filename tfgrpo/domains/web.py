@@ -115,5 +115,6 @@ DOMAIN = Domain(
     agent_objective=AGENT_OBJECTIVE,
     learning_objective=LEARNING_OBJECTIVE,
     reconcile=True,
+    judge_calls=lambda _: 1,
     needs_search=True,
 )

@@ -1,8 +1,8 @@
 """The loop in one call: collect, train on a branch with a gate, compare on held-out, propose.
 
-It is made for a timer: too few new problems are left for later, one process works on a store, and
-what was cut off goes on from the journal. The target moves only if the request accepts what is
-better.
+It is made for a timer: too few new problems are left for later, one process works on a store, on
+whatever machine, and what was cut off goes on from the journal. The target moves only if the
+request accepts what is better.
 """
 
 from __future__ import annotations
@@ -44,14 +44,13 @@ from tfgrpo.improvement.proposals import (
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
-from tfgrpo.learn.run_setup import RunChoice, count_spent, plan_run, ready_run
+from tfgrpo.learn.run_setup import WITHOUT_NEW, RunChoice, count_spent, plan_run, ready_run
 from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.session import ToolFunction
-from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.errors import InvalidOperation, ProtectedName, SettingsError, TfgrpoError
@@ -75,6 +74,9 @@ MOST_HELDOUT = 200
 """Held-out problems that a proposal is judged by at most, the newest."""
 OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
 """Settings of [train] that an improvement has its own of."""
+
+
+AT_WORK = "another improvement of this store is at work"
 
 
 class Busy(TfgrpoError):
@@ -134,18 +136,20 @@ async def improve(
 ) -> Improvement:
     """Does what there is to do for a branch, and returns what came of it; what failed goes on at
     the next call. Raises Busy, BudgetReached, and TfgrpoError."""
-    path = Path(store.path).parent / "locks" / "improve.lock"
-    with process_lock.held(path) as free:
+    with store.runs.hold(lock_path(store)) as free:
         if not free:
-            raise Busy(
-                "another improvement of this store is at work", hint="`tfgrpo status` shows its run"
-            )
+            raise Busy(AT_WORK, hint="`tfgrpo status` shows its run")
         if request.target not in store.branches():
             raise SettingsError(
                 f"there is no branch {request.target!r} to improve",
                 hint="make it with `tfgrpo branch prod`, or name another with --target",
             )
         return await Improving(store, project, request, functions, on_progress).begin_or_go_on()
+
+
+def lock_path(store: Store) -> Path:
+    """The file whose lock is held while an improvement of a store is at work, on any machine."""
+    return Path(store.path).parent / "locks" / "improve.lock"
 
 
 def estimate_improvement(
@@ -327,6 +331,7 @@ class Improving:
         for recording in recordings(store):
             refused: TfgrpoError | None = None
             with recording:
+                self._require_ours(one)
                 proposal = propose(store, draft)
                 improvement_record.end(store, one, "proposed", proposal=proposal.id)
                 if self.request.accept and better:
@@ -357,6 +362,7 @@ class Improving:
         resumed = one.name if store.runs.find(one.name) is not None else None
         choice = RunChoice(one.name, resumed, budget=self.request.budget, keep_going=True)
         ready = await apart(store, lambda there: ready_run(there, own, given, choice))
+        ready = replace(ready, again=WITHOUT_NEW)
         functions, tell = self.functions, self.on_progress
         await run_to_end(store, self.project, ready, functions=functions, on_progress=tell)
         return final_version(store, ready.run)
@@ -430,11 +436,19 @@ class Improving:
             for plan in missing:
                 await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
 
+    def _require_ours(self, one: Round) -> None:
+        """Raises Busy where another process has begun while this one did not reach the database,
+        or has ended this improvement by now."""
+        ours = self.store.runs.is_ours(lock_path(self.store))
+        if not ours or all(other.name != one.name for other in self.begun()):
+            raise Busy(AT_WORK, hint=f"it went on with {one.name}; `tfgrpo status` shows its run")
+
     def _end(self, one: Round, state: str, worse: Effect | None = None) -> None:
         """Records an end without a proposal, and takes the branch out of the way: one with what is
         `worse` is called `rejected/…`."""
         store = self.store
         with store.operation(f"{one.name}: {state}"):
+            self._require_ours(one)
             if worse is None:
                 improvement_record.end(store, one, state)
             else:

@@ -61,8 +61,8 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: a library on `data`, with the new side's `settings` (without a model: the same
-    one afresh), and the branch to propose deletions for, if any."""
+    """What is asked: a library on `data`, with the new side's `settings` (without another model or
+    another address: the same one afresh), and the branch to propose deletions for, if any."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -164,8 +164,8 @@ class Regression(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is asked of a library on two sides. `elsewhere` says that the new side is another model;
-    else the old one is what is on record, where anything is (`known`)."""
+    """What is asked of a library on two sides. `elsewhere` says that the new side is another model,
+    or at another address; else the old one is what is on record, where anything is (`known`)."""
 
     version: Version
     library: Library
@@ -194,14 +194,23 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
 
     old = new = planned({})
     known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
-    elsewhere = bool(request.settings.get("model") or request.settings.get("base_url"))
-    if elsewhere:
-        new = planned(request.settings)
-    elif known:
-        looked = None if request.target is None else _last_look(store, version, old.task)
+    named = request.settings.get("model") or request.settings.get("base_url")
+    there = planned(request.settings) if named else old
+    elsewhere = _asked_of(there) != _asked_of(old)
+    if elsewhere and there.task.key != old.task.key:
+        new = there
+    elif elsewhere or known:  # scores are known by the model's name alone, so these need a seed
+        wanted = request.target is not None and not elsewhere
+        looked = _last_look(store, version, old.task) if wanted else None
         seed = _fresh_seed(store, versions, old.task) if looked is None else looked
         new = planned({**request.settings, "seed": seed})
     return Sides(version, library, old, new, elsewhere, known)
+
+
+def _asked_of(plan: EvalPlan) -> tuple[object, ...]:
+    """Which model a plan asks, and where."""
+    models = plan.task.settings.models
+    return models.model, models.base_url, plan.endpoints
 
 
 def estimate_regression(store: Store, project: Project, request: RegressRequest) -> RunEstimate:

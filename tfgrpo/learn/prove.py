@@ -24,7 +24,15 @@ from tfgrpo.learn.measure import in_trial
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
-from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, prepare_run
+from tfgrpo.learn.run_setup import (
+    PACE,
+    WITHOUT_NEW,
+    ReadyRun,
+    RunPlan,
+    alike,
+    plan_run,
+    prepare_run,
+)
 from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
@@ -148,7 +156,7 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
     remember_own(project.run_permissions(run.name, run.config))
     budget = open_budget(wanted.budget, plan.prices)
     plan = replace(plan, settings=settings)
-    return ReadyRun(run, known is not None, plan, budget, keep_going=True)
+    return ReadyRun(run, known is not None, plan, budget, keep_going=True, again=WITHOUT_NEW)
 
 
 async def do_trial(

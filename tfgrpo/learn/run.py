@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,9 @@ from tfgrpo.learn.best_version import Choice, choose_version, final_version, rea
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps, trial_task
 from tfgrpo.learn.run_setup import ReadyRun, count_spent, put_on_record
+from tfgrpo.model.budget import LARGER, BudgetReached
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.model.rate_limits import RESUMPTION
 from tfgrpo.notices import (
     Notice,
     OnProgress,
@@ -136,7 +139,7 @@ async def run_to_end(
             on_progress(SettingsChosen(plan.chosen))
         more = {"functions": functions, "shared": hand_out is not None, "endpoints": plan.endpoints}
         options = options_of(settings, plan.prices, ready.budget, on_progress, **more)
-        async with open_session(store, settings.models, options) as session:
+        async with _named(store, ready), open_session(store, settings.models, options) as session:
             training = Training(
                 session,
                 run,
@@ -166,6 +169,23 @@ async def run_to_end(
 
             await _while_there(store, run, training, live, work)
     return _result(store, project, ready, started)
+
+
+@asynccontextmanager
+async def _named(store: Store, ready: ReadyRun) -> AsyncIterator[None]:
+    """Has the hint of what stops a run name what goes on with it: with --new, the same command
+    would begin another one. Of a run that is not on record nothing goes on."""
+    try:
+        yield
+    except (BudgetReached, EndpointError) as error:
+        resume = f"tfgrpo train --resume {ready.run.name}"
+        hints = {
+            LARGER: f"every answer is saved; `{resume} --budget …`, a larger one, goes on",
+            RESUMPTION: f"every answer is saved; {ready.again or f'`{resume}`'} goes on",
+        }
+        if error.hint in hints and store.runs.is_on_record(ready.run):
+            error.hint = hints[error.hint]
+        raise
 
 
 @contextmanager

@@ -99,7 +99,7 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
     """The stages of a run, expected and at most, and in words what is in neither; of a run that has
-    made steps what is left, with what is spent. `about` names what it is of, if not of a run."""
+    begun what is left, with what is spent. `about` names what it is of, if not of a run."""
 
     expected: Stages
     most: Stages
@@ -137,10 +137,10 @@ class Conditions(NamedTuple):
 
 
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
-    """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
+    """What a run takes, or what is left of a `run` that has begun. Nothing is written."""
     versions = versions_of(store, run) if run is not None else ()
     done, steps = len(versions), len(plan_steps(plan.problems.train, plan.settings))
-    spent = store.runs.spent(run) if done else ()
+    spent = store.runs.spent(run) if run is not None else ()
     # Evaluations are of no step: while steps are left they were trials of those that are done.
     least = steps if done == steps else -1
     begun = _spent(
@@ -201,10 +201,13 @@ def estimate_calls(
     is_plain = no_agent and domain.rollout in (answer_once, converse)
     usage = _usage(store, settings)
     calls_each = None if is_plain else _calls_of_attempts(store, settings)
-    left_out: tuple[str, ...] = ()
+    left_out: list[str] = []
     if not (is_plain or calls_each or settings.mode == "agent"):
         who = "the agent" if settings.agent.run else f"the domain {domain.name}"
-        left_out = (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
+        left_out += [f"calls after the first of an attempt by {who}: no attempt is on record yet"]
+    if domain.judge is not None and domain.judge_calls is None:
+        why = f"the domain {domain.name} has no judge_calls"
+        left_out += [f"calls of the judge of an attempt after its first: {why}"]
 
     def stages(assumed: Assumed) -> Stages:
         calls = Calls(conditions, assumed, Seen(usage, calls_each))
@@ -212,7 +215,7 @@ def estimate_calls(
         return _merged(calls.added)
 
     most = MOST._replace(longer=SEEN_LONGER) if usage else MOST
-    return RunEstimate(stages(EXPECTED), stages(most), left_out, bool(usage))
+    return RunEstimate(stages(EXPECTED), stages(most), tuple(left_out), bool(usage))
 
 
 def _usage(store: Store, settings: Settings) -> dict[str, Usage]:

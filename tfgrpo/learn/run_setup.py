@@ -55,16 +55,22 @@ class RunPlan:
     endpoints: tuple[ListedEndpoint, ...] = ()
 
 
+WITHOUT_NEW = "the same command without --new"
+"""What goes on with a run of a command that makes it for a purpose of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyRun:
     """A run on record and what is left to do of it. What the `budget` has lost to earlier sessions
-    is for `run_to_end` to read: until it holds the run's lock, another process may spend."""
+    is for `run_to_end` to read: until it holds the run's lock, another process may spend. `again`
+    is what goes on with it, where that is not `tfgrpo train --resume`."""
 
     run: Run
     resumed: bool
     plan: RunPlan
     budget: Budget | None
     keep_going: bool = False
+    again: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
