@@ -54,7 +54,13 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import InvalidOperation, ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.errors import (
+    InvalidOperation,
+    ProtectedName,
+    SettingsError,
+    TfgrpoError,
+    UnknownRevision,
+)
 from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.name_moves import check_branch
@@ -141,7 +147,7 @@ async def improve(
                 "another improvement of this store is at work", hint="`tfgrpo status` shows its run"
             )
         if request.target not in store.branches():
-            raise SettingsError(
+            raise UnknownRevision(
                 f"there is no branch {request.target!r} to improve",
                 hint="make it with `tfgrpo branch prod`, or name another with --target",
             )
