@@ -54,7 +54,8 @@ class Interrupted(Exception):
 def watched(
     store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str = RESUMES
 ) -> T:
-    """Runs work that tells how it goes; an interruption says `again`, and ends the command."""
+    """Runs work that tells how it goes; an interruption says `again`, and ends the command.
+    Raises BrokenPipeError where nobody reads what is printed."""
     with Reporter(store) as report:
         try:
             return run(work(report))
@@ -62,6 +63,10 @@ def watched(
             report.close()
             printing.echo(f"interrupted; {again}", err=True)
             click.get_current_context().exit(stop.code)
+        except BrokenPipeError:
+            report.close()
+            printing.echo(f"nobody reads the output; {again}", err=True)
+            raise
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

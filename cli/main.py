@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from typing import Any
 
 COLLECTS = gc.isenabled()
 gc.disable()  # what is loaded is no garbage: to search it takes a tenth of a short command's time
@@ -120,8 +121,19 @@ BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErro
 """What code raises that meets values which cannot be, apart from the errors that we raise."""
 
 
+class Unread(Exception):
+    """Whoever read the output has gone. Click itself would end with 1 on the error of the pipe."""
+
+
 class Verbs(SuggestingGroup):
     """A group that knows its commands' names and imports one only when it is called."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """Reads the options before the command. Raises Unread."""
+        try:
+            return super().make_context(*args, **more)
+        except BrokenPipeError as error:
+            raise Unread from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -141,9 +153,12 @@ class Verbs(SuggestingGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs a command. What breaks on a damaged store, or is a bug, is an error that says so."""
+        """Runs a command. What breaks on a damaged store, or is a bug, is an error that says so.
+        Raises Unread."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise Unread from error
         except BROKEN as error:
             from tfgrpo.cli.fsck_redact import explained
 
@@ -220,43 +235,75 @@ def tfgrpo(
 def main() -> None:
     """Runs the command line. Errors are one line and a hint; bad usage exits with 2."""
     gc.disable()  # until a command is loaded: nothing that is made until then is garbage
+    _open_closed_streams()
+    try:
+        code = _run()
+    except (BrokenPipeError, Unread):
+        _drop_unread()
+        code = UNREAD
+    finally:
+        # What is alive now dies with the process. Python would search it for cycles first, which
+        # takes a sixth of the time that `tfgrpo log` needs.
+        gc.freeze()
+    sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Has /dev/null stand for each standard stream that is closed. Otherwise the next file that is
+    opened, such as the store's, would have the stream's number, and get what others print."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:  # it is closed, and the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace"))
+
+
+def _drop_unread() -> None:
+    """Has /dev/null take what nobody reads. Otherwise Python complains of it once more at the
+    end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run() -> int:
+    """Runs the command line and returns the exit code. Raises BrokenPipeError or Unread where
+    nobody reads what is printed."""
     try:
         code = tfgrpo.main(standalone_mode=False, prog_name="tfgrpo")
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        return stop.exit_code
     except click.exceptions.NoArgsIsHelpError as usage:
         from tfgrpo.cli.printing import echo
 
         echo(usage.format_message())
-        sys.exit(0)
+        return 0
     except click.UsageError as error:
         complain(*usage_words(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
         complain(error.format_message(), None)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt) as stop:
         if isinstance(stop, click.Abort) and stop.__cause__ is None:
             from tfgrpo.cli.printing import echo
 
             echo(err=True)  # a question stands there that nobody has answered
         complain("interrupted", None)
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except TfgrpoError as error:
         complain(str(error), error.hint)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(UNREAD)
+        raise
     except OSError as error:
         complain(f"{error.filename or 'output'}: {error.strerror}", _hint(error))
-        sys.exit(FAILED)
-    finally:
-        # What is alive now dies with the process. Python would search it for cycles first, which
-        # takes a sixth of the time that `tfgrpo log` needs.
-        gc.freeze()
+        return FAILED
 
 
 def _hint(error: OSError) -> str | None:

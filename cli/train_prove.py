@@ -133,6 +133,13 @@ def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None
             printing.echo(f"interrupted; run {run.name}: {done} done, {saved}")
             printing.echo(f"resume with `tfgrpo train --resume {run.name}`")
             click.get_current_context().exit(stop.code)
+        except BrokenPipeError:
+            report.close()
+            ended = f"nobody reads the output: run {run.name} has stopped"
+            if app.store.runs.is_on_record(run):
+                ended += f"; resume with `tfgrpo train --resume {run.name}`"
+            printing.echo(ended, err=True)
+            raise
     _tell(app, result)
 
 

@@ -78,6 +78,12 @@ class InvalidName(TfgrpoError):
     """A branch, tag or run name that cannot be used."""
 
 
+class BadName(InvalidName):
+    """A name that is written as none can be."""
+
+    exit_code = NOT_BEGUN
+
+
 class ProtectedName(TfgrpoError):
     """A branch or tag that is protected would have moved, been renamed or gone."""
 

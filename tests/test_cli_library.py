@@ -124,8 +124,8 @@ def test_branches_and_tags_are_listed_made_moved_and_deleted(shop: Cli) -> None:
     assert json.loads(shop("tag", "--json").stdout)["tags"] == {"approved": 1}
     shop("tag", "-d", "approved")
     assert json.loads(shop("tag", "--json").stdout)["tags"] == {}
-    one_line_error(shop("branch", "v9", ok=False), "cannot be the name")
-    one_line_error(shop("branch", "übung", ok=False), "use the letters a to z")
+    one_line_error(shop("branch", "v9", ok=False), "cannot be the name", code=2)
+    one_line_error(shop("branch", "übung", ok=False), "use the letters a to z", code=2)
 
 
 def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_path: Path) -> None:

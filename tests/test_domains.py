@@ -552,7 +552,7 @@ def test_a_domain_that_does_not_exist_is_said_before_anything_is_asked(
 ) -> None:
     (tmp_path / "d.jsonl").write_text('{"problem": "q", "answer": "1"}\n')
     done = cli("train", "d.jsonl", "--domain", "mth", ok=False)
-    one_line_error(done, "did you mean math?")
+    one_line_error(done, "did you mean math?", code=2)
 
 
 # a domain whose code raises, or is of the wrong kind:

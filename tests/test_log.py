@@ -230,9 +230,9 @@ def test_the_patch_holds_the_texts_that_are_asked_for(shop: Cli) -> None:
     assert kept.startswith("v1 ")
     assert shop("log", "--grep", "SHOP'S RULE", "--oneline").stdout == kept + "\n"
     assert len(shop("log", "--since", "1h", "--oneline").stdout.splitlines()) == 4
-    one_line_error(shop("log", "--since", "soon", ok=False), "soon", "2 weeks ago")
+    one_line_error(shop("log", "--since", "soon", ok=False), "soon", "2 weeks ago", code=2)
     for option in ("--since", "--until"):
-        one_line_error(shop("log", option, "", ok=False), "is not a time", "2 weeks ago")
+        one_line_error(shop("log", option, "", ok=False), "is not a time", "2 weeks ago", code=2)
     one_line_error(shop("log", "--experience", "G9", ok=False), "G9")
 
 

@@ -197,7 +197,7 @@ def test_a_group_strategy_has_its_place(here: Cli, small: tuple[str, ...]) -> No
 def test_a_part_that_is_none_is_told(
     here: Cli, small: tuple[str, ...], spec: str, told: str
 ) -> None:
-    one_line_error(here("train", "data.jsonl", "--domain", spec, *small, ok=False), told)
+    one_line_error(here("train", "data.jsonl", "--domain", spec, *small, ok=False), told, code=2)
 
 
 def test_packages_offer_parts_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.address import FILE
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,13 +141,19 @@ def spent_by(key: VirtualKey, spent: Spent) -> float:
     return spent_of(f"key:{key.name}", key.limits.budget, spent)
 
 
+class BadBudget(InvalidOperation):
+    """A text that is no budget of a key or a library."""
+
+    exit_code = NOT_BEGUN
+
+
 def parse_budget(given: str) -> Budget:
-    """A budget as it is typed: 5, 5/day, 100/month, 20/total. Raises InvalidOperation."""
+    """A budget as it is typed: 5, 5/day, 100/month, 20/total. Raises BadBudget."""
     amount, _, per = given.strip().removeprefix("$").partition("/")
     try:
         dollars = float(amount)
     except ValueError:
         dollars = -1.0
     if not 0 <= dollars < 1e12 or (per or "month") not in PERIODS:
-        raise InvalidOperation(f"{given!r} is no budget", hint="write 5/day, 100/month or 20/total")
+        raise BadBudget(f"{given!r} is no budget", hint="write 5/day, 100/month or 20/total")
     return Budget(dollars, per or "month")

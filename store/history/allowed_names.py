@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from tfgrpo.store.errors import InvalidName
+from tfgrpo.store.errors import BadName, InvalidName
 
 NUMBER = r"v(\d+)\Z"  # compiled when it is needed, as those below
 STEP = r"step_(\d+)\Z"
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
 
 
-def check_name(kind: str, name: str) -> None:
-    """Raises InvalidName for a branch or tag name that could be read as another revision."""
+def check_name(kind: str, name: str, error: type[InvalidName] = BadName) -> None:
+    """Raises `error` for a branch or tag name that could be read as another revision."""
     if _is_reserved(name) or ".." in name or "//" in name or not re.match(NAME, name):
-        raise InvalidName(
+        raise error(
             f"{name!r} cannot be the name of a {kind}",
             hint="use the letters a to z, digits, _ . / + -, but not HEAD, v12 or step_2, which "
             "already mean versions",

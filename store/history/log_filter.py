@@ -16,6 +16,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 from tfgrpo.store.history.name_moves import PREFIX, NameKind
 from tfgrpo.store.records import Event, Op, Operation, Version
 from tfgrpo.store.store import Store
@@ -174,6 +175,8 @@ def shortened(text: str) -> str:
 
 class UnknownTime(TfgrpoError):
     """A text that names no point in time."""
+
+    exit_code = NOT_BEGUN
 
 
 def parse_time(text: str, *, now: int, end: bool = False) -> int:

@@ -155,7 +155,7 @@ class StorePeer:
         if takes_signed:
             signing.require(self.store, move.name, before, after)
         if before is None:
-            check_name(kind, name)
+            check_name(kind, name, InvalidName)  # somebody else's
         elif not force:
             check_forward(self.store, kind, name, before, after)
         return [(move.name, after.number, None)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
+from tfgrpo.store.errors import BadLocation, BadName, InvalidName, UnknownRevision
 from tfgrpo.store.history.revisions import REMOTE
 from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
 from tfgrpo.store.port import Port
@@ -62,7 +62,7 @@ class Remotes:
         """Adds a remote. Raises InvalidName when it exists or cannot be one, BadLocation."""
         check_location(location)
         if name == "HEAD" or not NAME.match(name) or ".." in name:
-            raise InvalidName(
+            raise BadName(
                 f"{name!r} cannot be the name of a remote", hint="use letters, digits, _ . -"
             )
         with self._port.transaction():

@@ -214,7 +214,7 @@ def _land(
     tags = store.tags()
     for name, digest in names.at.items():
         kind, short = parse_name(name)
-        check_name(kind, short)
+        check_name(kind, short, InvalidName)  # somebody else's
         version = find(store.port, digest)
         if kind == "tag":
             if version is None or tags.get(short) == version.number:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -25,6 +26,12 @@ MARKS = (
 
 class DatasetError(TfgrpoError):
     """A dataset that cannot be used; the message names the file and the line."""
+
+
+class ReadingInvalid(DatasetError):
+    """What an option says of how data are read cannot be used."""
+
+    exit_code = NOT_BEGUN
 
 
 @contextmanager

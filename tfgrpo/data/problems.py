@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tfgrpo.data.compressed_files import ReadingInvalid
 from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.data.row_shapes import Indices, fold, in_our_shape, option_indices
 from tfgrpo.rendering.prompt_templates import Message
@@ -114,7 +115,7 @@ def of_rows(
     names = {name: name for name in ours} | dict(fields or {})
     unknown = set(names) - set(ours)
     if unknown:
-        raise DatasetError(
+        raise ReadingInvalid(
             f"there is no field {min(unknown)!r}",
             hint="map one of: " + ", ".join(dict.fromkeys((*ours, KIND))),
         )

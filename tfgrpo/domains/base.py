@@ -39,6 +39,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout
 from tfgrpo.rendering.retrieve import Rank
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 from tfgrpo.store.records import Json, Library
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
 
 class DomainError(TfgrpoError):
     """A domain that cannot be found, or that does what none may do."""
+
+
+class DomainInvalid(DomainError):
+    """What --domain says, or a file that it names, cannot be used."""
+
+    exit_code = NOT_BEGUN
 
 
 class Verdict(NamedTuple):

@@ -36,7 +36,7 @@ from tfgrpo.domains.answer_reading import (
     unwrap_latex,
     variants,
 )
-from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
+from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
 from tfgrpo.domains.mathematics.extract import spoken
 from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.rendering.prompt_templates import Message, Template
@@ -235,16 +235,18 @@ def with_options(options: str) -> Domain:
         try:
             names = json.loads(options)
         except ValueError as error:
-            raise DomainError(f"the labels are no JSON list: {error}", hint=HINT) from None
+            raise DomainInvalid(f"the labels are no JSON list: {error}", hint=HINT) from None
     else:
         try:
             lines = Path(options).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise DomainError(f"cannot read the labels in {options}: {reason}", hint=HINT) from None
+            raise DomainInvalid(
+                f"cannot read the labels in {options}: {reason}", hint=HINT
+            ) from None
         names = [line.strip() for line in lines if line.strip()]
     if not names or not all(isinstance(name, str) and name.strip() for name in names):
-        raise DomainError(f"there are no labels in {options[:80]}", hint=HINT)
+        raise DomainInvalid(f"there are no labels in {options[:80]}", hint=HINT)
     return _domain(Labels(tuple(dict.fromkeys(name.strip() for name in names))))
 
 

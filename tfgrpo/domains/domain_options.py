@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tfgrpo.domains.base import DomainError
+from tfgrpo.domains.base import DomainInvalid
 from tfgrpo.toml_text import parsed
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def read_options(domain: str, options: str, choices: Mapping[str, Sequence[str]]
         name, _, value = (part.strip() for part in option.partition("="))
         if value not in choices.get(name, ()):
             known = "; ".join(f"{key}={'|'.join(values)}" for key, values in choices.items())
-            raise DomainError(
+            raise DomainInvalid(
                 f"{domain} takes no argument {option!r}", hint=f"write {domain}: and any of {known}"
             )
         read[name] = value
@@ -41,12 +41,12 @@ def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
         table = parsed(content)
         return shape(**table), hashlib.sha256(content).hexdigest()
     except OSError as error:
-        raise DomainError(f"{path}: {error.strerror}", hint=hint) from None
+        raise DomainInvalid(f"{path}: {error.strerror}", hint=hint) from None
     except ValidationError as error:
         hint = "see docs/conversations.md for an example"
-        raise DomainError(f"{path}: {first_error(error)}", hint=hint) from None
+        raise DomainInvalid(f"{path}: {first_error(error)}", hint=hint) from None
     except ValueError as error:
-        raise DomainError(f"{path}: {error}", hint=hint) from None
+        raise DomainInvalid(f"{path}: {error}", hint=hint) from None
 
 
 def first_error(error: ValidationError) -> str:

@@ -28,7 +28,7 @@ from tfgrpo.data import datasets
 from tfgrpo.data.cell_types import as_date
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import NoAnswer, last_json, parse_json
-from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
+from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
 from tfgrpo.domains.domain_options import first_error, read_options
 from tfgrpo.domains.exact import Normalisation
 from tfgrpo.domains.few_answers import CODES
@@ -235,9 +235,9 @@ def read_rules(options: str) -> tuple[FieldRules, str]:
         else:
             rules = _from_words(options)
     except ValidationError as error:
-        raise DomainError(f"json: {first_error(error)}", hint=HINT) from None
+        raise DomainInvalid(f"json: {first_error(error)}", hint=HINT) from None
     except (ValueError, RecursionError) as error:
-        raise DomainError(f"json: {error}", hint=HINT) from None
+        raise DomainInvalid(f"json: {error}", hint=HINT) from None
     if rules == FieldRules():
         return rules, ""
     return rules, digest(["json", json.loads(rules.as_options())]).hex()[:16]
@@ -260,7 +260,7 @@ def _from_file(path: Path) -> FieldRules:
         if isinstance(schema, str):
             schema = json.loads((path.parent / schema).read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise DomainError(f"{error.filename or path}: {error.strerror}", hint=HINT) from None
+        raise DomainInvalid(f"{error.filename or path}: {error.strerror}", hint=HINT) from None
     rules = FieldRules(**table, json_schema=schema)
     if schema is not None:
         import jsonschema
@@ -268,7 +268,7 @@ def _from_file(path: Path) -> FieldRules:
         try:
             jsonschema.Draft202012Validator.check_schema(schema)
         except jsonschema.SchemaError as error:
-            raise DomainError(f"{path}: schema: {error.message}", hint=HINT) from None
+            raise DomainInvalid(f"{path}: schema: {error.message}", hint=HINT) from None
     return rules
 
 

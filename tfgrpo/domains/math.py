@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError, Verdict
+from tfgrpo.domains.base import Domain, DomainInvalid, Verdict
 from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
 from tfgrpo.domains.mathematics.extract import extract
@@ -70,7 +70,7 @@ def with_options(options: str) -> Domain:
         elif value in CHOICES.get(name, ()):
             chosen[name] = value
         else:
-            raise DomainError(f"math takes no argument {option.strip()!r}", hint=HINT)
+            raise DomainInvalid(f"math takes no argument {option.strip()!r}", hint=HINT)
     rules = replace(USUAL, **chosen)
     return DOMAIN if rules == USUAL else _domain(rules)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError, load_named
+from tfgrpo.domains.base import Domain, DomainInvalid, load_named
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.caller_functions import identity
 from tfgrpo.trust.permissions import PARTS, parts, split
@@ -79,24 +79,24 @@ def _find(spec: str, folders: Sequence[Path]) -> Domain:
     base, plus, part = name.partition("+")
     if plus and "=" in part:
         part, hint = part.partition("=")[0], f"there is {', '.join(PARTS)}"
-        raise DomainError(f"{base} has no part {part!r}{_nearest(part, PARTS)}", hint=hint)
+        raise DomainInvalid(f"{base} has no part {part!r}{_nearest(part, PARTS)}", hint=hint)
     if name in known:
-        domain = load_named(known[name], f"the domain {spec}", DomainError)
+        domain = load_named(known[name], f"the domain {spec}", DomainInvalid)
     elif colon:
-        domain, argument = load_named(spec, f"the domain {spec}", DomainError, folders), ""
+        domain, argument = load_named(spec, f"the domain {spec}", DomainInvalid, folders), ""
     else:
         hint = f"there is {', '.join(known)}, or give an object as package.module:object"
-        raise DomainError(f"there is no domain {name!r}{_nearest(name, known)}", hint=hint)
+        raise DomainInvalid(f"there is no domain {name!r}{_nearest(name, known)}", hint=hint)
     if not isinstance(domain, Domain) and callable(domain):
         if not argument:
-            raise DomainError(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
+            raise DomainInvalid(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
         domain = domain(argument)
     elif argument and isinstance(domain, Domain) and domain.configure is not None:
         return domain.configure(argument)
     elif argument:
-        raise DomainError(f"domain {name} takes no argument", hint=f"write {name}")
+        raise DomainInvalid(f"domain {name} takes no argument", hint=f"write {name}")
     if not isinstance(domain, Domain):
-        raise DomainError(
+        raise DomainInvalid(
             f"{spec} is a {type(domain).__name__}, not a domain",
             hint="see docs/domains.md for how to write one",
         )
@@ -115,11 +115,13 @@ def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Pat
         if ":" not in place and place not in offered:
             listed = f"there is {', '.join(sorted(offered))}" if offered else "none is installed"
             hint = f"{listed}, or write {part}=module:name"
-            raise DomainError(f"there is no {part} {place!r}{_nearest(place, offered)}", hint=hint)
+            raise DomainInvalid(
+                f"there is no {part} {place!r}{_nearest(place, offered)}", hint=hint
+            )
         known = offered.get(place, place)
-        function = load_named(known, f"the {part} {place}", DomainError, folders)
+        function = load_named(known, f"the {part} {place}", DomainInvalid, folders)
         if not callable(function):
-            raise DomainError(
+            raise DomainInvalid(
                 f"the {part} {place} is a {type(function).__name__}, not a function",
                 hint="see docs/extending.md for what each part is",
             )

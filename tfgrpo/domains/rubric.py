@@ -24,7 +24,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains import conversation
 from tfgrpo.domains.answer_reading import refuse_constant
-from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict, imported
+from tfgrpo.domains.base import Context, Domain, DomainInvalid, Trajectory, Verdict, imported
 from tfgrpo.domains.conversation import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.domains.domain_options import first_error, read_toml
 from tfgrpo.domains.judge import ask_question
@@ -190,7 +190,7 @@ def make_domain(argument: str) -> Domain:
     folder = str(path.resolve().parent)
     error = criteria_error(rubric.criteria, folder)
     if error is not None:
-        raise DomainError(f"{path}: {error}", hint=HINT)
+        raise DomainInvalid(f"{path}: {error}", hint=HINT)
 
     def judge_calls(problem: Problem) -> int:
         criteria = (*rubric.criteria, *problem_criteria(problem))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfgrpo.data.compressed_files import ReadingInvalid
 from tfgrpo.data.problems import Problem, of_rows
 from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
@@ -77,7 +78,7 @@ def read_cases(
     names = {name: name for name in FIELDS} | dict(fields or {})
     unknown = set(names) - set(FIELDS)
     if unknown:
-        raise DatasetError(
+        raise ReadingInvalid(
             f"there is no field {min(unknown)!r}", hint="map one of: " + ", ".join(FIELDS)
         )
     _check_pattern(pattern)
@@ -142,11 +143,11 @@ def _check_pattern(pattern: str | None) -> None:
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise DatasetError(
+        raise ReadingInvalid(
             f"{pattern!r} is not a valid regular expression: {error}", hint="as in 'Answer: (.*)'"
         ) from None
     if not compiled.groups:
-        raise DatasetError(
+        raise ReadingInvalid(
             f"{pattern!r} has no group", hint="put the answer in parentheses: 'Answer: (.*)'"
         )
 

@@ -53,7 +53,13 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.session import ToolFunction
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import InvalidOperation, ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.errors import (
+    InvalidOperation,
+    ProtectedName,
+    SettingsError,
+    TfgrpoError,
+    UnknownRevision,
+)
 from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.name_moves import check_branch
@@ -140,7 +146,7 @@ async def improve(
         if not free:
             raise Busy(AT_WORK, hint="`tfgrpo status` shows its run")
         if request.target not in store.branches():
-            raise SettingsError(
+            raise UnknownRevision(
                 f"there is no branch {request.target!r} to improve",
                 hint="make it with `tfgrpo branch prod`, or name another with --target",
             )

@@ -117,6 +117,10 @@ API_VERSION = "api-version"
 class ModelsUnknown(TfgrpoError):
     """An endpoint does not say which models it has, or has several."""
 
+
+class SeveralModels(ModelsUnknown):
+    """An endpoint has several models, and none is named."""
+
     exit_code = NOT_BEGUN
 
 
@@ -188,12 +192,13 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
 
 
 def only_model_at(where: Connection) -> str:
-    """The one model that an address serves. Raises ModelsUnknown, naming several."""
+    """The one model that an address serves. Raises SeveralModels, which names them,
+    and ModelsUnknown."""
     names = sorted({str(one["id"]) for one in models_at(where)})
     if len(names) == 1:
         return names[0]
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    raise ModelsUnknown(
+    raise SeveralModels(
         f"{where.base_url} serves {len(names)} models: {shown}", hint="choose one with --model"
     )
 

@@ -32,7 +32,13 @@ from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
-from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.errors import (
+    BadName,
+    InvalidName,
+    InvalidOperation,
+    StaleVersion,
+    UnknownRevision,
+)
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json, Version
@@ -167,7 +173,7 @@ def start(
     _check_plan(plan)
     _check_share(share)
     if not NAME.match(name):
-        raise InvalidName(f"{name!r} cannot name an experiment", hint="use letters, digits, _ . -")
+        raise BadName(f"{name!r} cannot name an experiment", hint="use letters, digits, _ . -")
     control, candidate = arms
     plan = _scaled(store, plan)
     with store.port.transaction():
