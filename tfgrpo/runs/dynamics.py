@@ -37,7 +37,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
             written[spent.step] = written.get(spent.step, 0) + tokens
         elif spent.stage == "tool":
             tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
-    made = Counter(mark.step for mark in store.runs.attempts_since(run).attempts)
+    attempts = Counter(mark.step for mark in store.runs.attempts_since(run).attempts)
     counts = [store.counts(version) for version in versions]
     series = [
         Series("mean reward", tuple(s.reward for s in stats)),
@@ -45,7 +45,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
         Series("rollouts", tuple(s.attempts for s in stats)),
         Series(
             "tokens a rollout",
-            tuple(_share(written.get(step, 0), made[step]) for step in steps),
+            tuple(_share(written.get(step, 0), attempts[step]) for step in steps),
         ),
         Series("library", tuple(float(len(store.library(version))) for version in versions)),
     ]
