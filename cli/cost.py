@@ -145,12 +145,10 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
     printing.echo_each(printing.wrapped(_sentence(estimate, details=given.details)))
     if given.details:
         source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
-        spent = (
-            f"{_spent(estimate)} spent before"
-            if estimate.spent_tokens
-            else "nothing has been spent"
-        )
-        printing.echo(f"answers are taken to be as long as {source}; {spent}")
+        before = "nothing has been spent"
+        if estimate.spent_tokens:
+            before = f"{_spent(estimate)} spent before"
+        printing.echo(f"answers are taken to be as long as {source}; {before}")
     for missing in estimate.left_out:
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if most.dollars is None:
