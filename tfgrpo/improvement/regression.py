@@ -196,7 +196,7 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
     known = all(store.runs.evaluation(v.number, old.task.key) is not None for v in versions)
     named = request.settings.get("model") or request.settings.get("base_url")
     there = planned(request.settings) if named else old
-    elsewhere = _asked_of(there) != _asked_of(old)
+    elsewhere = _model_of(there) != _model_of(old)
     if elsewhere and there.task.key != old.task.key:
         new = there
     elif elsewhere or known:  # scores are known by the model's name alone, so these need a seed
@@ -207,7 +207,7 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
     return Sides(version, library, old, new, elsewhere, known)
 
 
-def _asked_of(plan: EvalPlan) -> tuple[object, ...]:
+def _model_of(plan: EvalPlan) -> tuple[object, ...]:
     """Which model a plan asks, and where."""
     models = plan.task.settings.models
     return models.model, models.base_url, plan.endpoints
