@@ -10,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.author import default_author
+from tfgrpo.cli.train_prove import train as train_command
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import file_permissions, open_project
 from tfgrpo.proxy.proxy_file import read_file
-from tfgrpo.settings import EvalSettings, TrainSettings, build, read_toml
+from tfgrpo.settings import EvalSettings, Settings, TrainSettings, build, option_of, read_toml
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.tools.toolbox import ToolSettings
 
 SECRET = "hunter22-secret"
 
@@ -185,6 +189,68 @@ def test_a_settings_file_that_cannot_be_used_is_refused_by_name(
     assert caught.value.hint
     with pytest.raises(SettingsError):
         read_toml(tmp_path / "none.toml")
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"agent": {"run": 3}}, "see --agent in `--help-all`"),
+    ({"agent": {"workspace": 3}}, "see --workspace in `--help-all`"),
+    ({"agent": {"answer_file": 3}}, "see --answer-file in `--help-all`"),
+    ({"agent": {"memory": 1}}, "it is memory in [agent] of tfgrpo.toml"),
+    ({"agent": {"copy_limit": 0}}, "it is copy_limit in [agent] of tfgrpo.toml"),
+    ({"agent": 3}, "see [agent] of tfgrpo.toml"),
+    ({"tools": {"use": ["x"]}}, "it is use in [tools] of tfgrpo.toml"),
+    ({"tools": {"corpus": 3}}, "see --corpus in `--help-all`"),
+    ({"tools": {"provider": "x"}}, "see [tools] of tfgrpo.toml"),
+    ({"tools": {"mcp": {"a": {"command": 3}}}}, "it is mcp in [tools] of tfgrpo.toml"),
+    ({"extra_body": 3}, "it is extra_body in [model] of tfgrpo.toml"),
+    ({"extra_headers": 3}, "it is extra_headers in [model] of tfgrpo.toml"),
+    ({"base_url": 3}, "see --base-url in `--help-all`"),
+    ({"fields": {"answer": 3}}, "see --field in `--help-all`"),
+    ({"group_size": 0}, "see --group-size in `--help-all`"),
+    ({"data": 3}, "it is data in [train] of tfgrpo.toml"),
+    ({"group_size": 1, "policy": "probation"}, "`--help-all` lists them"),
+]
+
+
+@pytest.mark.parametrize(("values", "hint"), WRONG)
+def test_the_hint_of_a_wrong_value_names_an_option_that_there_is_or_its_table(
+    values: dict[str, object], hint: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        build(TrainSettings, values, {"data": "d.jsonl"})
+    assert caught.value.hint == hint
+
+
+def test_every_option_that_a_hint_can_name_is_one_of_train() -> None:
+    there = {option for parameter in train_command.params for option in parameter.opts}
+    records = (Settings, TrainSettings, AgentSettings, ToolSettings, ModelSettings)
+    names = {option_of(record, name) for record in records for name in record.model_fields}
+    assert names - {None} <= there
+    assert {"--agent", "--field", "--corpus", "--base-url", "--policy"} <= names
+
+
+@pytest.mark.parametrize(
+    ("content", "told", "hint"),
+    [
+        ("train = 3", "train is a table", "write [train], and its settings below it"),
+        ("author = 3", "author is a name", 'write author = "ann"'),
+        ("[author]", "author is a name", 'write author = "ann"'),
+        ("commit = 3", "[commit] has sign and key alone", "such as sign = true"),
+        ("[commit]\nsing = true", "[commit] has sign and key alone", "such as sign = true"),
+        ("[trian]", "there is no table [trian]", "did you mean [train]?"),
+        ("epochs = 3", "epochs stands in no table", "settings go in [model], [train]"),
+        ("[other]", "there is no table [other]", "author stands above them"),
+    ],
+)
+def test_what_is_wrong_outside_of_the_tables_is_told_as_what_it_is(
+    tmp_path: Path, content: str, told: str, hint: str
+) -> None:
+    path = tmp_path / "tfgrpo.toml"
+    path.write_text(content + "\n")
+    with pytest.raises(SettingsError) as caught:
+        read_toml(path)
+    assert str(caught.value) == f"{path}: {told}"
+    assert hint in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

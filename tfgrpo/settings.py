@@ -4,12 +4,13 @@ no settings: they are read from the environment."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
+from typing import Any, Literal, Self, TypeAlias, TypeGuard, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -42,6 +43,10 @@ PAPER, PROBATION, BASE_PROMPT, TRIAL = "paper", "probation", "base-prompt", "tri
 """The policies that are built in: the published method, the one that measures, with the base prompt
 too, and the one that measures what is there already (`tfgrpo prove`)."""
 LISTS = "`--help-all` lists them"
+OPTIONS = {"fields": "field", "run": "agent"}
+"""Settings whose options are not called as they are."""
+PARTS: dict[str, type[BaseModel]] = {"tools": ToolSettings, "agent": AgentSettings}
+"""The records within settings that are a table of the file."""
 MOST_SAMPLES = 4
 """Of a problem that is attempted again because there are few."""
 
@@ -222,13 +227,25 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         raise SettingsError(f"{path}: endpoints is a list of tables", hint="write [[endpoints]]")
     for name, table in tables.items():
         if name not in (*TABLES, LISTED) or not isinstance(table, dict):
-            raise SettingsError(
-                f"{path}: there is no table [{name}]",
-                hint="settings go in "
-                + ", ".join(f"[{t}]" for t in TABLES)
-                + ", [commit] with sign and key, and [[endpoints]]",
-            )
+            message, hint = _misplaced(name, table)
+            raise SettingsError(f"{path}: {message}", hint=hint)
     return tables
+
+
+def _misplaced(name: str, value: object) -> tuple[str, str]:
+    """What is wrong with a key outside of the tables, or with a table; and the hint."""
+    if name == SETTING:
+        return "author is a name", 'write author = "ann"'
+    if name == COMMIT:
+        return "[commit] has sign and key alone", "such as sign = true"
+    if name in TABLES:
+        return f"{name} is a table", f"write [{name}], and its settings below it"
+    listed = ", ".join(f"[{table}]" for table in TABLES)
+    hint = f"settings go in {listed}, [commit] and [[endpoints]]; author stands above them"
+    if not isinstance(value, dict):
+        return f"{name} stands in no table", hint
+    near = difflib.get_close_matches(name, (*TABLES, COMMIT), n=1)
+    return f"there is no table [{name}]", f"did you mean [{near[0]}]? {hint}" if near else hint
 
 
 def named(*layers: Mapping[str, Any]) -> set[str]:
@@ -271,13 +288,34 @@ def build(
             message, hint = f"unknown setting {name!r}", _meant(kind, name)
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
-            hint = f"see --{name.replace('_', '-')} in `--help-all`"
+            hint = _where(kind, [str(part) for part in first["loc"]])
         raise SettingsError(message, hint=hint) from None
 
 
-def _meant(kind: type[Settings], name: str) -> str:
-    import difflib
+def option_of(record: type[BaseModel], name: str) -> str | None:
+    """The option of a setting; None where it has none, and so no words of help."""
+    if record.model_fields[name].description is None:
+        return None
+    return f"--{OPTIONS.get(name, name).replace('_', '-')}"
 
+
+def _where(kind: type[Settings], place: list[str]) -> str:
+    """The hint where to set what stands at a place in settings: an option, or a key of the file."""
+    if not place:  # two of them do not go together
+        return LISTS
+    table, record = ("train" if kind is TrainSettings else "eval"), cast(type[BaseModel], kind)
+    if place[0] in ModelSettings.model_fields:
+        table, record = "model", ModelSettings
+    part = PARTS.get(place[0])
+    if part is not None:
+        table, record, place = place[0], part, place[1:]
+    if not place:
+        return f"see [{table}] of {FILE}"
+    option = option_of(record, place[0])
+    return f"see {option} in `--help-all`" if option else f"it is {place[0]} in [{table}] of {FILE}"
+
+
+def _meant(kind: type[Settings], name: str) -> str:
     if name in (part.name for part in fields(Domain)):
         return f"it is part of a domain: domain=tfgrpo.Domain(name=…, verify=…, {name}=…)"
     known = [*kind.model_fields, *ModelSettings.model_fields]
