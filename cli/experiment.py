@@ -19,7 +19,7 @@ from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
-from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.history.log_filter import parse_coming
 from tfgrpo.store.store import Store
 from tfgrpo.wording import percent
 
@@ -424,10 +424,5 @@ def _free_name(store: Store, candidate: str) -> str:
 def _seconds(until: str) -> float | None:
     if until == "decided":
         return None
-    seconds = -parse_time(until, now=0) / 1e6
-    if seconds <= 0:
-        now = time.time_ns() // 1000
-        seconds = (parse_time(until, now=now) - now) / 1e6
-    if seconds <= 0:
-        raise click.UsageError(f"--until {until!r} is over already")
-    return seconds
+    now = time.time_ns() // 1000
+    return (parse_coming(until, now=now) - now) / 1e6

@@ -18,7 +18,7 @@ from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, needed, pass_app
 from tfgrpo.store.activity import key_ledger
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.history.log_filter import parse_coming, parse_span
 from tfgrpo.store.opening import open_ledger
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
@@ -153,14 +153,13 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values |= {name: given[name] for name in OF_PROXY if name in given}
     keep = None
     if flags["keep"] != "forever":
-        from tfgrpo.store.history.log_filter import parse_time
-
-        keep = -parse_time(flags["keep"], now=0) / 1e6
-        if keep <= 0:  # a date: every call would be older than that
+        span = parse_span(flags["keep"])
+        if not span:
             raise SettingsError(
                 f"--keep says for how long, and {flags['keep']!r} does not",
                 hint="12h, 30d or forever",
             )
+        keep = span / 1e6
     token = os.environ.get("TFGRPO_PROXY_TOKEN") or None
     settings = shapes.ProxySettings(**values, keep=keep, token=token)
     if settings.has_keys or settings.budgets:  # a project is 12 MB of modules
@@ -277,10 +276,7 @@ def _opened(app: App, *, create: bool = False) -> Any:
 def _of(given: dict[str, Any]) -> key_ledger.KeyLimits:
     expires, now = given["expires"], time.time_ns() // 1000
     if expires is not None:
-        at = parse_time(expires, now=0)
-        expires = now - at if at < 0 else at  # 30d is said of the past elsewhere
-        if expires <= now:
-            raise click.UsageError(f"--expires {given['expires']!r} is over already")
+        expires = parse_coming(expires, now=now)
     budget = None if given["budget"] is None else key_ledger.parse_budget(given["budget"])
     models, libraries = given["models"] or None, given["libraries"] or None
     return key_ledger.KeyLimits(budget, given["rate"], models, libraries, given["paths"], expires)

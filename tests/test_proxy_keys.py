@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget, ledger_path
 from tfgrpo.store.activity.traffic import CallRecord, traffic_path
 from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.history.log_filter import UnknownTime
 from tfgrpo.store.opening import open_ledger, open_traffic
 
 __all__ = ["provider", "store"]  # fixtures
@@ -345,6 +346,19 @@ def test_a_reload_lets_no_key_in_that_nobody_checks(settings: ProxySettings, sto
         with pytest.raises(SettingsError, match="restart"):
             proxy.proxy.reload(settings)
         assert ask(proxy, "tfk-anything") == 200, "which the provider judges"
+
+
+@pytest.mark.parametrize(
+    "time", ["yesterday", "today", "2 days ago", "1h ago", "2020-01-01", "1969-12-31", "0d"]
+)
+def test_no_key_is_made_that_is_over_already(store: Store, time: str) -> None:
+    with pytest.raises(UnknownTime, match="is over already"):
+        new(store, "old", "--expires", time)
+    new(store, "trial", "--expires", "30d")
+    with pytest.raises(UnknownTime, match="is over already"):
+        run(store, "key", "change", "trial", "--expires", time)
+    (key,) = json.loads(run(store, "key", "list", "--json"))
+    assert datetime.fromisoformat(key["limits"]["expires"]) > datetime.now(UTC)
 
 
 def test_an_expired_key_is_refused(settings: ProxySettings, store: Store) -> None:

@@ -185,12 +185,7 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int:
     text = text.strip()
     try:
         if match := re.match(AGO, text, re.IGNORECASE):
-            unit = match[2].lower()
-            each = MONTH if unit.startswith("mon") else SECONDS[unit[0]]
-            ago = int(match[1]) * each * 1_000_000
-            if ago > LONGEST_AGE:
-                raise OverflowError
-            return now - ago
+            return now - _length(match)
         back = DAYS_BACK.get(text.lower())
         if back is not None or re.match(DAY, text):
             here = datetime.fromtimestamp(now / 1_000_000).date()
@@ -204,3 +199,35 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int:
             f"{text!r} is not a time",
             hint="use 2026-11-20, 2026-11-20T18:30, yesterday, 3d, 2h or '2 weeks ago'",
         ) from None
+
+
+def parse_span(text: str) -> int | None:
+    """How long `text`, such as 12h or 30d, is in microseconds; None where it is no length of time,
+    such as a date or `2 days ago`."""
+    match = re.match(AGO, text.strip(), re.IGNORECASE)
+    if match is None or match[0].lower().endswith("ago"):
+        return None
+    try:
+        return _length(match)
+    except OverflowError:
+        return None
+
+
+def parse_coming(text: str, *, now: int) -> int:
+    """The point in time that `text` names where it says until when: 30d is said from `now` on.
+    Raises UnknownTime, also for one that is over."""
+    span = parse_span(text)
+    at = parse_time(text, now=now) if span is None else now + span
+    if at <= now:
+        raise UnknownTime(f"{text!r} is over already", hint="use 30d, or a date that is to come")
+    return at
+
+
+def _length(match: re.Match[str]) -> int:
+    """The microseconds of a match of AGO. Raises OverflowError."""
+    unit = match[2].lower()
+    each = MONTH if unit.startswith("mon") else SECONDS[unit[0]]
+    length = int(match[1]) * each * 1_000_000
+    if length > LONGEST_AGE:
+        raise OverflowError
+    return length
