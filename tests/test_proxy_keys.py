@@ -23,6 +23,7 @@ from proxy_fixtures import counting_provider as provider
 from test_traffic import recorded, run
 from waiting import until
 
+from tfgrpo.costs.accounts import Dollars
 from tfgrpo.proxy.keys_and_limits import LEVELS, Rates, Spending, SpendingSettings
 from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import (
@@ -369,6 +370,22 @@ def test_an_expired_key_is_refused(settings: ProxySettings, store: Store) -> Non
             (one,) = ledger.virtual_keys()
             ledger.change_key("trial", one.limits._replace(expires=1))
         assert ask(proxy, key) == 401
+
+
+def test_a_request_that_only_reads_takes_no_tokens_and_costs_nothing(
+    settings: ProxySettings, store: Store
+) -> None:
+    with ProxyThread(replace(settings, require_key=False)) as proxy:
+        get(proxy, "sk-own", "/v1/models")
+        ask(proxy, "sk-own", model="unpriced")
+    one, two = recorded(store)
+    listed, paid = (one, two) if one.model is None else (two, one)
+    assert (listed.prompt_tokens, listed.cached_tokens, listed.completion_tokens) == (0, 0, 0)
+    cost = Dollars(PRICES).of
+    assert cost(listed) == 0.0
+    assert cost(paid) is None
+    assert cost(paid._replace(model=None)) is None
+    assert cost(paid._replace(model=None, prompt_tokens=None, completion_tokens=None)) is None
 
 
 def test_who_is_counted_by_no_budget_is_told_once_for_each_model(tmp_path: Path) -> None:

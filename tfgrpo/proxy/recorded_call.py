@@ -54,6 +54,8 @@ _end = re.compile(rb'"(?:finish|stop)(?:_r|R)eason"\s*:\s*("(?:[^"\\]|\\.)*"|nul
 _traceparent = re.compile(
     rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
 ).fullmatch
+READS = (b"GET", b"HEAD")
+"""The methods that ask no model, and so take no tokens: an answer may quote another call's."""
 MOST_TAGS, MOST_LETTERS = 16, 200
 """Tags of a call, and letters of each."""
 _name = re.compile(r"[\w.-]{1,64}").fullmatch
@@ -428,9 +430,10 @@ class Call:
         began, first = self.began, self.first
         index, doubt = self.request.index, self._doubt()
         name, version, digest, experiences, _, trouble, _, arm = self.chosen or (None,) * 8
+        tokens = (0, 0, 0) if self.request.method in READS else (None, None, None)
         record = (
             *(self.id, self.time, "", name, version, digest, None, self.subject, arm, self.model),
-            *(self.path, self.status, int(self.streamed), None, None, None),
+            *(self.path, self.status, int(self.streamed), *tokens),
             int((self.ended - began) * 1e6),
             int((first - began) * 1e6) if first else None,
             int((self.sent - began) * 1e6) if self.sent else 0,
