@@ -28,17 +28,15 @@ class Dollars:
         self._known: dict[tuple[str, str | None], prices.Price | None] = {}
 
     def of(self, call: PricedCalls) -> float | None:
-        """What a call cost, in US dollars; None where that is not known. One that asked no model,
-        that took no tokens, or that was refused without a word of them, cost nothing. Raises
+        """What a call cost, in US dollars; None where that is not known. One that asked no model
+        and took no tokens, or that was refused without a word of them, cost nothing. Raises
         PriceInvalid."""
         if call.model is None and call.provider is None:
             return 0.0
         if call.prompt_tokens is None and call.completion_tokens is None:
             return None if call.status < 400 or call.status in BROKEN_OFF else 0.0
-        if call.prompt_tokens == call.completion_tokens == 0:
-            return 0.0
         if call.model is None:
-            return None
+            return 0.0 if call.prompt_tokens == call.completion_tokens == 0 else None
         key = call.model, call.provider
         if key not in self._known:
             self._known[key] = prices.find(*key, self._table)
