@@ -348,14 +348,15 @@ class Records(Protocol):
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
         """A run's (one step's) calls and tokens by kind, in the order of first calls."""
 
-    def spent(self, run: int | None) -> list[Spent]:
-        """Calls and tokens by run, step, kind, model and endpoint, in the order of first calls. The
-        kind is the stage; for a call of no step it is `evaluation`."""
+    def spent(self, run: int | None, *, by_endpoint: bool = False) -> list[Spent]:
+        """Calls and tokens by run, step, kind and model, in the order of first calls. The kind is
+        the stage; for a call of no step it is `evaluation`. With `by_endpoint`, which reads every
+        answer, also by the `endpoint` that answers name."""
 
-    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+    def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
         """What `spent` does by day as well, in UTC, in the order of first calls."""
 
-    def spent_since(self, run: int, after: int) -> SpentTail:
+    def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
         """What `spent` gives, of a run's calls after a place in the journal."""
 
     def estimated(self, run: int | None) -> int:

@@ -128,23 +128,25 @@ class MemoryRecords:
         calls = [c for c in self._kept.calls.values() if c.run == run and step in (None, c.step)]
         return {kind: _usage(made) for kind, made in _grouped(calls, _kind)}
 
-    def spent(self, run: int | None) -> list[Spent]:
-        return _spent([c for c in self._kept.calls.values() if run in (None, c.run)])
+    def spent(self, run: int | None, *, by_endpoint: bool = False) -> list[Spent]:
+        return _spent([c for c in self._kept.calls.values() if run in (None, c.run)], by_endpoint)
 
-    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+    def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
         days = dict.fromkeys(call.time // 86_400_000_000 for call in calls)
         return [
             DaySpent(day, one)
             for day in days
-            for one in _spent([call for call in calls if call.time // 86_400_000_000 == day])
+            for one in _spent(
+                [call for call in calls if call.time // 86_400_000_000 == day], by_endpoint
+            )
         ]
 
-    def spent_since(self, run: int, after: int) -> SpentTail:
+    def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
         listed = list(enumerate(self._kept.calls.values(), 1))[after:]
         here = [(number, call) for number, call in listed if call.run == run]
         last = max([after, *(number for number, _ in here)])
-        return SpentTail(last, _spent([call for _, call in here]))
+        return SpentTail(last, _spent([call for _, call in here], by_endpoint))
 
     def estimated(self, run: int | None) -> int:
         calls = [c for c in self._kept.calls.values() if run in (None, c.run)]
@@ -290,10 +292,10 @@ def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, l
     return list(groups.items())
 
 
-def _spent(calls: list[Call]) -> list[Spent]:
+def _spent(calls: list[Call], by_endpoint: bool) -> list[Spent]:
     def key(call: Call) -> tuple[int | None, int | None, str, str, str | None]:
         name = call.answer.get("endpoint")
-        at = name if isinstance(name, str) else None
+        at = name if by_endpoint and isinstance(name, str) else None
         return call.run, call.step, _kind(call), call.model, at
 
     return [

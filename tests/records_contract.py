@@ -332,16 +332,17 @@ class RecordsContract:
         write(port, [call(str(n), one, answer=answer) for n, answer in enumerate(answers)])
         write(port, [call("other", answer={"content": "", "endpoint": "http://a/v1"})])
         for spent in (
-            records.spent(one),
-            [of_day for _, of_day in records.spent_by_day(one)],
-            records.spent_since(one, 0).spent,
+            records.spent(one, by_endpoint=True),
+            [of_day for _, of_day in records.spent_by_day(one, by_endpoint=True)],
+            records.spent_since(one, 0, by_endpoint=True).spent,
         ):
             assert [(s.endpoint, s.usage.calls, s.usage.cached_tokens) for s in spent] == [
                 ("http://a/v1", 2, 6),
                 (None, 1, 3),
                 ("http://b/v1", 1, 3),
             ]
-        assert sum(s.usage.calls for s in records.spent(None) if s.endpoint) == 4
+        assert sum(s.usage.calls for s in records.spent(None, by_endpoint=True) if s.endpoint) == 4
+        assert [(s.endpoint, s.usage.calls) for s in records.spent(one)] == [(None, 4)]
 
     def test_many_calls_are_read_by_their_keys_at_once(self, port: Port) -> None:
         record(port, 0, [])

@@ -35,6 +35,7 @@ from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, parse
 from tfgrpo.model.endpoint import Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project
+from tfgrpo.runs.run_status import run_figures
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 
@@ -326,6 +327,37 @@ def test_costs_are_told_by_stage_model_and_step_with_what_is_unknown(
     total = accounts.total(found)
     assert (meter.calls, meter.cached_tokens) == (total.usage.calls, total.usage.cached_tokens)
     assert spent == 60 * total.usage.calls
+
+
+def test_one_model_at_two_addresses_costs_what_each_takes_wherever_it_is_told(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    with ScriptedEndpoint(restless) as attempts, ScriptedEndpoint(restless) as reflects:
+        prices = {attempts.base_url: (1, 2), reflects.base_url: (10, 20)}
+        table = {at: {"prompt": p, "completion": c} for at, (p, c) in prices.items()}
+        lines = (f'"{at}" = {{prompt = {p}, completion = {c}}}\n' for at, (p, c) in prices.items())
+        (tmp_path / "tfgrpo.toml").write_text("[prices]\n" + "".join(lines))
+        where = ("--base-url", attempts.base_url, "--reflection-base-url", reflects.base_url)
+        options = ("--policy", "paper", "--group-size", "3", "--run", "run")
+        cli("train", "problems.jsonl", "--model", "m", *where, *SMALL, *options)
+        each = (50 * 1 + 10 * 2) / 1e6
+        paid = each * (len(attempts.requests) + 10 * len(reflects.requests))
+        assert len(reflects.requests) > 2
+    found = json.loads(cli("cost", "run", "--json").stdout)
+    assert found["total"]["dollars"] == pytest.approx(paid)
+    (there,) = found["endpoints"]
+    assert there["endpoint"] == reflects.base_url
+    assert there["dollars"] == pytest.approx(each * 10 * len(reflects.requests))
+    with Store.open(tmp_path) as store:
+        run = store.runs.get("run")
+        assert accounts.spent(store, run, table, in_tokens=False) == pytest.approx(paid)
+        (day,) = accounts.cost_by_day(store, table, run).values()
+        figures = run_figures(store, run, table)
+    assert day.dollars == pytest.approx(paid)
+    assert figures.spent.dollars == pytest.approx(paid)
+    (step,) = figures.steps
+    assert step.spent.dollars == pytest.approx(paid)
 
 
 def test_the_costs_of_a_run_hold_its_held_out_comparison(

@@ -17,6 +17,7 @@ from store_helpers import fixed
 from test_collected_problems import BLANK
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement import regression
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.activity.traffic import CallContent, traffic_path
@@ -120,6 +121,21 @@ def test_another_model_is_compared_and_what_stopped_helping_is_named(store: Stor
     assert "it helps less" in said
     assert "[G1] hurts:" in said
     assert len(list_proposals(store)) == 1
+
+
+def test_a_change_may_be_beyond_one_and_its_interval_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [str(n) for n in range(12)]
+    tables = {
+        ("then", "full"): {one: [1.0 if int(one) % 3 else 0.5] for one in ids},
+        ("then", "empty"): {one: [0.0] for one in ids},
+        ("now", "full"): {one: [0.0] for one in ids},
+        ("now", "empty"): {one: [0.75 if int(one) % 2 else 0.0] for one in ids},
+    }
+    monkeypatch.setattr(regression, "_rewards", lambda _, library, task: tables[task, library])
+    found = regression._change(None, ("full", "empty"), "then", "now")  # type: ignore[arg-type]
+    low, high = found.estimate.bounds
+    assert low < found.estimate.mean < -1
+    assert high - found.estimate.mean == pytest.approx(found.estimate.mean - low)
 
 
 def test_the_same_model_by_now_is_compared_with_the_scores_on_record(

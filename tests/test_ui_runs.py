@@ -17,6 +17,8 @@ from ui_rig import Visitor, crawl, links, store_at
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.evaluation.scoring import figures
+from tfgrpo.evaluation.statistics import paired
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import Score
@@ -319,6 +321,21 @@ def test_a_server_without_content_shows_no_words_of_attempts_and_calls(folder: P
     kinds = {path.partition("?")[0].split("/")[1] for path in statuses}
     assert kinds >= {"attempts", "evaluation", "problem", "paired"}
     assert not kinds & {"call", "group", "evaluation-group"}
+
+
+def test_a_pair_has_the_interval_that_the_terminal_has(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.")
+    with Store.open(store) as opened:
+        for n, rewards in enumerate(((1.0, 0.0, 0.0), (1.0, 1.0, 1.0))):
+            config = {"samples": 1, "temperature": 0.7, "max_tokens": 9, "seed": 0, "model": "m"}
+            scores = [Score(f"p{p}", 0, None, reward, "1") for p, reward in enumerate(rewards)]
+            summary = figures(scores)
+            opened.runs.put_evaluation(n, "held.jsonl", "a" * 64, config, summary, scores)
+    (pair,) = {one for one in links(Visitor(store).get("/evaluations")) if "/paired/0/1/" in one}
+    shown = words(Visitor(store).get(pair))
+    told = paired({f"p{n}": [float(n < 1)] for n in range(3)}, {f"p{n}": [1.0] for n in range(3)})
+    assert told.words == "+0.667 [-0.768, +1.000]", "no difference of rewards is beyond one"
+    assert told.words in shown.replace("−", "-"), shown
 
 
 def test_every_evaluation_has_links_to_those_that_are_nearest(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ class Usage(NamedTuple):
 
 class Spent(NamedTuple):
     """Calls of one kind, added up. `step` is None for an evaluation, `run` for one of its own,
-    `endpoint` where answers do not say which of several gave them."""
+    `endpoint` where nobody asked which of several answered, or answers do not say."""
 
     run: int | None
     step: int | None
@@ -501,19 +501,19 @@ class Runs:
         """A run's journalled calls of one stage (in one step, from 0), oldest first."""
         return self._records.calls(self._known_id(run), stage, step)
 
-    def spent(self, run: Run | None = None) -> list[Spent]:
-        """The sums of the calls of a run, or of the store, by run, step, stage, model and the one
-        of several endpoints that answered, in the order of first calls. Evaluations are a stage
-        of their own."""
-        return self._records.spent(self._id_or_none(run))
+    def spent(self, run: Run | None = None, *, by_endpoint: bool = False) -> list[Spent]:
+        """The sums of the calls of a run, or of the store, by run, step, stage and model, in the
+        order of first calls. Evaluations are a stage of their own. With `by_endpoint`, which takes
+        five times as long, also by the one of several endpoints that answered."""
+        return self._records.spent(self._id_or_none(run), by_endpoint=by_endpoint)
 
-    def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
+    def spent_by_day(self, run: Run | None = None, *, by_endpoint: bool = False) -> list[DaySpent]:
         """The same as `spent`, for each day."""
-        return self._records.spent_by_day(self._id_or_none(run))
+        return self._records.spent_by_day(self._id_or_none(run), by_endpoint=by_endpoint)
 
-    def spent_since(self, run: Run, after: int = 0) -> SpentTail:
+    def spent_since(self, run: Run, after: int = 0, *, by_endpoint: bool = False) -> SpentTail:
         """The sums of a run's calls after a place in the journal."""
-        return self._records.spent_since(self._known_id(run), after)
+        return self._records.spent_since(self._known_id(run), after, by_endpoint=by_endpoint)
 
     def estimated(self, run: Run | None = None) -> int:
         """How many of these calls have tokens that were counted here, for the server told none."""

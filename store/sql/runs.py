@@ -223,33 +223,37 @@ class SqlRecords(ABC):
         )
         return {stage: Usage(*rest) for stage, *rest in rows}
 
-    def spent(self, run: int | None) -> list[Spent]:
+    def spent(self, run: int | None, *, by_endpoint: bool = False) -> list[Spent]:
         where, values = _where(run=run)
-        return [spent for _, spent in self._spent("0", where, "", values)]
+        return [spent for _, spent in self._spent("0", where, "", values, by_endpoint=by_endpoint)]
 
-    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+    def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
         where, values = _where(run=run)
-        sums = self._spent(f"time / {DAY}", where, "first, ", values)
+        sums = self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
         return [DaySpent(day, spent) for day, spent in sums]
 
-    def spent_since(self, run: int, after: int) -> SpentTail:
+    def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
         since = self.since("journal", run, after)
         values = (*since.of_place, *since.values)
-        sums = self._spent(f"max({since.place})", f"where {since.where}", "", values)
+        sums = self._spent(
+            f"max({since.place})", f"where {since.where}", "", values, by_endpoint=by_endpoint
+        )
         return SpentTail(_last(sums, after), [spent for _, spent in sums])
 
     def _spent(
-        self, first: str, where: str, by: str, values: Sequence[object]
+        self, first: str, where: str, by: str, values: Sequence[object], *, by_endpoint: bool
     ) -> list[tuple[Any, Spent]]:
-        """Something of calls, and their sums: by run, step, kind, model and endpoint, and `by`
-        more."""
-        answers, has_one, name = self._answers(where, "endpoint", "string")
-        may_have = f"{self._port.dialect.find}(said, '\"endpoint\":') > 0"  # reads no JSON
+        """Something of calls, and their sums: by run, step, kind, model and, if that is wanted,
+        endpoint, and `by` more."""
+        calls, endpoint = f"@.journal {where}", "null"
+        if by_endpoint:
+            calls, has_one, name = self._answers(where, "endpoint", "string")
+            may_have = f"{self._port.dialect.find}(said, '\"endpoint\":') > 0"  # reads no JSON
+            endpoint = f"case when {may_have} and {has_one} then {name} end"
         rows = self._port.rows(
             f"select {first} as first, run, step, {KIND} kind, model,"
-            f" cast(sum(attempts - 1) as bigint), count(*), {SUMS},"
-            f" case when {may_have} and {has_one} then {name} end endpoint from {answers}"
-            f" group by {by}run, step, kind, model, endpoint order by min(id)",
+            f" cast(sum(attempts - 1) as bigint), count(*), {SUMS}, {endpoint} endpoint"
+            f" from {calls} group by {by}run, step, kind, model, endpoint order by min(id)",
             values,
         )
         return [

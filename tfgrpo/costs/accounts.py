@@ -109,7 +109,16 @@ def costs(
     """What a run, or everything in the store, has cost, in the order of the calls, with [prices] as
     `overrides` and the address of models that no run names. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
-    return [pricing.cost(spent) for spent in store.runs.spent(run)]
+    return [
+        pricing.cost(spent) for spent in store.runs.spent(run, by_endpoint=names_endpoints(run))
+    ]
+
+
+def names_endpoints(run: Run | None) -> bool:
+    """Whether answers of a run, or of the store, may name the endpoint that gave them: one of
+    several, or that of a reflection model elsewhere."""
+    models = {} if run is None else run.config["models"]
+    return run is None or bool(models.get("endpoints") or models.get("reflection_base_url"))
 
 
 class Pricing:
@@ -250,7 +259,7 @@ def cost_by_day(
     """The sums of each day (UTC) with a call, oldest first. Raises PriceInvalid."""
     pricing = Pricing(store, prices, base_url)
     days: dict[int, list[Cost]] = {}
-    for day, spent in store.runs.spent_by_day(run):
+    for day, spent in store.runs.spent_by_day(run, by_endpoint=names_endpoints(run)):
         days.setdefault(day, []).append(pricing.cost(spent))
     return {EPOCH + timedelta(days=day): total(days[day]) for day in sorted(days)}
 

@@ -116,8 +116,8 @@ class Gate:
             difference = statistics.paired(*rewards)
         else:  # no problem could be judged under both: nothing is known
             none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
-            before, after_ = (scoring.figures(one)["mean"][0] for one in (scores, after))
-            difference = Difference(none, "inconclusive", (before, after_))
+            means = [scoring.figures(one)["mean"][0] for one in (scores, after)]
+            difference = Difference(none, "inconclusive", (means[0], means[1]))
         return Trial(task, library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
     def _task_under(self, library: Library) -> EvalTask:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.costs.accounts import Pricing, Total, total
+from tfgrpo.costs.accounts import Pricing, Total, names_endpoints, total
 from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.live_run import LiveFigures, live_path, read_live
@@ -235,7 +235,7 @@ class RunFollower:
 
     def _read(self) -> None:
         runs, run = self._store.runs, self._run
-        self._call, calls = runs.spent_since(run, self._call)
+        self._call, calls = runs.spent_since(run, self._call, by_endpoint=names_endpoints(run))
         for spent in calls:
             step = None if spent.step is None else self._step(spent.step)
             sums = self._others if step is None else step.spent
