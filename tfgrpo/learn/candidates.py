@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from tfgrpo.data.shuffled_batches import batches
 from tfgrpo.learn.assign import CANDIDATES
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.examples import (
@@ -162,7 +163,8 @@ class Proposals:
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
         """The ADDs of examples. They come once, after the first step, where nothing has any and
-        enough attempts come after it to measure them."""
+        enough attempts come after it to measure them. A right answer needs no attempt, so those of
+        the steps to come are among them."""
         ground_truth = self._parts.reflection.ground_truth
         wanted = self._parts.settings.examples
         if not wanted or step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
@@ -171,7 +173,8 @@ class Proposals:
         short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)
         shown: Iterable[Example] = winning_attempts(groups)
         if short and ground_truth:
-            shown = right_examples(groups, [group.problem for group in groups])
+            size, seed = self._parts.settings.batch_size, self._parts.settings.seed
+            shown = right_examples(groups, *batches(self._parts.problems, size, epoch=1, seed=seed))
         there = (e.text for e in pool.library.readable)
         usable = (one for one in shown if one.problem.id not in redacted)
         return add_examples(usable, there, step.number, step.origin)

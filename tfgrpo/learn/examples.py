@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import inf
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -103,10 +104,10 @@ def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
             yield Example(group.problem, text, "a verified attempt", evidence)
 
 
-def right_examples(groups: Sequence[Group], problems: Iterable[Problem]) -> Iterator[Example]:
-    """Yields problems with their ground truth, in the form of most right attempts of `groups`.
-    Problems whose groups are mixed come first, then the others, what every attempt solved last; but
-    no answer comes once more before each has come as often."""
+def right_examples(groups: Sequence[Group], *batches: Sequence[Problem]) -> Iterator[Example]:
+    """Yields the problems of `batches` with their ground truth, in the form of most right attempts
+    of `groups`. Problems whose groups are mixed come first, then the others, what every attempt
+    solved last; but no answer comes once more before each has come as often."""
     form, by_id = _form(groups), {group.problem.id: group for group in groups}
 
     def rank(problem: Problem) -> tuple[int, float]:
@@ -117,7 +118,7 @@ def right_examples(groups: Sequence[Group], problems: Iterable[Problem]) -> Iter
 
     seen: Counter[str] = Counter()
     turns: list[tuple[int, Example]] = []
-    for problem in sorted(problems, key=rank):
+    for problem in sorted(chain.from_iterable(batches), key=rank):
         for answer in right_answers(problem)[:1]:
             text = example_text(problem.problem, form.replace(ANSWER, answer))
             turns.append((seen[answer], Example(problem, text, "a right answer", {})))
