@@ -38,7 +38,7 @@ from tfgrpo.learn.examples import AROUND, tokens_beside
 from tfgrpo.learn.groups import Gathering
 from tfgrpo.learn.library_draft import Draft, split_fitting
 from tfgrpo.learn.loop import Training
-from tfgrpo.learn.new_problems import usual_likeness
+from tfgrpo.learn.new_problems import NewProblems
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
@@ -638,28 +638,36 @@ def test_examples_that_are_good_for_copying_enter_only_where_new_problems_are_as
 
 
 def test_new_problems_are_as_alike_as_is_usual_of_them() -> None:
-    def problems(kinds: tuple[str, ...], first: int) -> list[Problem]:
-        texts = (kinds[n % len(kinds)].format(a=first + n, b=first + 9 * n) for n in range(24))
+    def problems(kinds: tuple[str, ...], first: int, count: int = 24) -> list[Problem]:
+        texts = (kinds[n % len(kinds)].format(a=first + n, b=first + 9 * n) for n in range(count))
         return [Problem(f"{first}-{n}", text, "") for n, text in enumerate(texts)]
 
     train = problems(KINDS, 10)
-    near, far = (usual_likeness(train, problems(kinds, 500)) for kinds in (KINDS, OTHERS))
+    near, far = (
+        NewProblems(train, problems(kinds, 500)).usual(train[0]) for kinds in (KINDS, OTHERS)
+    )
     assert near is not None
     assert far is not None
     assert far < 0.4 < 0.7 < near < 1
-    assert usual_likeness(train, ()) is usual_likeness((), train) is None
-    assert usual_likeness(train, train[:1] * 5000) == 1.0
+    for nothing in (NewProblems(train, ()), NewProblems(train[:1], train), NewProblems((), train)):
+        assert nothing.usual(train[0]) is None
+    assert (NewProblems(train, train[:1] * 5000).usual(train[0]) or 0.0) > 0.7
+    mixed = NewProblems(train, problems(KINDS, 700, 50) + problems(OTHERS, 700, 50))
+    caps = sorted(mixed.usual(one) or 0.0 for one in train)
+    assert caps[0] < 0.4 < 0.7 < caps[-1], "what is nearest to others may have an example as near"
 
-    def left(usual: float | None) -> list[str]:
+    def left(usual: float | None, problem: Problem = train[0]) -> list[str]:
         texts = [(str(n), example_text(one.problem, "1")) for n, one in enumerate(train)]
         pool = Library(FIRST, tuple(Experience(id, text, 0) for id, text in texts))
-        shown = {e.id for e in of_unlike_problems(pool, train[0].problem, usual)}
+        shown = {e.id for e in of_unlike_problems(pool, problem.problem, usual)}
         return [id for id, _ in texts if id not in shown]
 
     assert len(left(None)) == 13, "its own, and the half that is most like it"
     assert left(far) == [str(n) for n in range(0, 24, 4)], "those of its kind"
     assert left(1.0) == ["0"], "its own alone"
     assert len(left(near)) < 6
+    alike = NewProblems(train, problems(KINDS, 500))
+    assert sum(len(left(alike.usual(one), one)) for one in train) < 1.5 * len(train)
 
 
 OBJECT = json.dumps({"tool": "book", "arguments": {"room": "4", "from": "11:00"}}, sort_keys=True)

@@ -18,7 +18,7 @@ from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import nothing_to_learn
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
-from tfgrpo.learn.new_problems import usual_likeness
+from tfgrpo.learn.new_problems import NewProblems
 from tfgrpo.learn.reflection import Advantage
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
@@ -72,8 +72,8 @@ class Collector:
         self._held: list[Gathering] = []
 
     @cached_property
-    def _usual(self) -> float | None:
-        return usual_likeness(self._problems, self._new)
+    def _alike(self) -> NewProblems:
+        return NewProblems(self._problems, self._new)
 
     def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
         """Has groups made by others from now on, who may have them made here after all."""
@@ -97,7 +97,7 @@ class Collector:
         async def fill(place: int, gathering: Gathering) -> None:
             await gathering.begin.wait()
             run, version, name = self._run, batch.library.version.number, gathering.problem.id
-            usual = self._usual if batch.base else None
+            usual = self._alike.usual(gathering.problem) if batch.base else None
             shown = (batch.base, tuple(batch.tried.get(name, ())), usual)
             task = GroupTask(run.uid, batch.step, name, version, run.digest, *shown)
             await self._makers.make(task, gathering, recorded)

@@ -112,8 +112,8 @@ class GroupTask:
     uid, the step from 0, the problem by its id, the version whose library is in force, and the
     digest of the run's settings. `base` is the version in force where `version` is one of
     candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried` names
-    the candidates that are tried at the problem (`rivals.py`), and `usual` is how alike new
-    problems are to the run's (`new_problems.py`)."""
+    the candidates that are tried at the problem (`rivals.py`), and `usual` is how alike an
+    example's problem may be, as those of new problems are (`new_problems.py`)."""
 
     run: str
     step: int
