@@ -1,8 +1,9 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
-`bills` and `times`, a part of it, are generated here. `formula`, `labels` and `top-ups` are public
-data that is given as a folder and is no part of this repository: `formula_train_500.jsonl` and
-`formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and `banking77_val_600.jsonl`.
+`bills` and `times`, a part of it, are generated here. `formula`, `labels`, `top-ups` and `payments`
+are public data that is given as a folder and is no part of this repository:
+`formula_train_500.jsonl` and `formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and
+`banking77_val_600.jsonl`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ TOP_UPS = {
     "verify_top_up": "a code or a verification that a top-up asks for",
 }
 """Ten others that neighbour, of which no arm had seen a message when they came."""
+PAYMENTS = {
+    "card_payment_not_recognised": "a payment with the card that the customer did not make",
+    "direct_debit_payment_not_recognised": "a direct debit that the customer did not set up",
+    "card_payment_fee_charged": "a fee for a payment with the card",
+    "card_payment_wrong_exchange_rate": "a payment abroad was converted at a wrong rate",
+    "pending_card_payment": "a payment with the card is shown as pending",
+    "declined_card_payment": "a payment with the card did not go through",
+    "transaction_charged_twice": "one payment was taken two times",
+    "extra_charge_on_statement": "a small charge on the statement that nobody can explain",
+    "request_refund": "how to get money back for a purchase",
+    "Refund_not_showing_up": "a refund was promised and is not in the account",
+}
+"""Ten more, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +180,7 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
     "formula": formula_task,
     "labels": labels_task,
     "top-ups": partial(labels_task, name="top-ups", labels=TOP_UPS),
+    "payments": partial(labels_task, name="payments", labels=PAYMENTS),
 }
 
 
