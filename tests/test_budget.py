@@ -7,7 +7,9 @@ import json
 import random
 import sqlite3
 import threading
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -445,13 +447,30 @@ def test_a_try_that_was_paid_is_journalled_once_where_the_asker_is_cancelled(
     assert tokens == 2000
 
 
+def journalled(
+    folder: Path,
+    script: Callable[[dict[str, Any]], Reply],
+    run: Callable[[Calls], Coroutine[Any, Any, None]],
+) -> list[int]:
+    """Returns the prompt tokens of each call that is on record after `run`, under a budget."""
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(folder, server.base_url, budget=Budget(100_000, in_tokens=True)) as calls,
+    ):
+        asyncio.run(run(calls))
+    with sqlite3.connect(folder / "store.db") as database:
+        return [tokens for (tokens,) in database.execute("select prompt_tokens from journal")]
+
+
 def test_a_try_that_was_paid_is_journalled_once_where_the_asker_goes_while_an_answer_is_kept(
     tmp_path: Path,
 ) -> None:
+    tries = count()
+
     def script(sent: dict[str, Any]) -> Reply:
         body = completion("yes")
         body["usage"] = {"prompt_tokens": 1000, "completion_tokens": 5}
-        if not server.requests[1:]:
+        if next(tries) == 0:
             body["choices"] = []
         return Reply(json.dumps(body).encode())
 
@@ -473,14 +492,7 @@ def test_a_try_that_was_paid_is_journalled_once_where_the_asker_goes_while_an_an
         assert calls._budget is not None
         assert (calls._budget.spent, calls._budget._unrecorded) == (2010, 0)
 
-    with (
-        ScriptedEndpoint(script) as server,
-        opened_calls(tmp_path, server.base_url, budget=Budget(100_000, in_tokens=True)) as calls,
-    ):
-        asyncio.run(run(calls))
-    with sqlite3.connect(tmp_path / "store.db") as database:
-        rows = database.execute("select prompt_tokens from journal").fetchall()
-    assert rows == [(2000,)]
+    assert journalled(tmp_path, script, run) == [2000]
 
 
 def test_a_try_that_is_paid_after_its_asker_is_gone_is_journalled_though_it_answers_nothing(
@@ -505,11 +517,4 @@ def test_a_try_that_is_paid_after_its_asker_is_gone_is_journalled_though_it_answ
         assert calls._budget is not None
         assert (calls._budget.spent, calls._budget._unrecorded) == (1005, 0)
 
-    with (
-        ScriptedEndpoint(script) as server,
-        opened_calls(tmp_path, server.base_url, budget=Budget(100_000, in_tokens=True)) as calls,
-    ):
-        asyncio.run(run(calls))
-    with sqlite3.connect(tmp_path / "store.db") as database:
-        rows = database.execute("select prompt_tokens from journal").fetchall()
-    assert rows == [(1000,)]
+    assert journalled(tmp_path, script, run) == [1000]
