@@ -625,7 +625,7 @@ def test_examples_that_are_good_for_copying_enter_only_where_new_problems_are_as
         path.write_text("".join(lines), encoding="utf-8")
 
     gate = tmp_path / "gate.jsonl"
-    desk = make(count=32, batch_size=16, **({"gate": str(gate)} if new else {}))
+    desk = make(count=32, batch_size=16, epochs=2, **({"gate": str(gate)} if new else {}))
     write(Path(desk.settings.data), KINDS, 0, 32)
     write(gate, new or KINDS, 100, 12)
     desk.prepare()
