@@ -128,6 +128,7 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
                 "expected": [_planned_object(one) for one in estimate.expected],
                 "most": [_planned_object(one) for one in estimate.most],
                 "left_out": list(estimate.left_out),
+                "unseen": list(estimate.unseen),
                 "steps": estimate.steps,
                 "seconds": round(expected.seconds),
                 "most_seconds": round(most.seconds),
@@ -149,7 +150,7 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
         if estimate.spent_tokens:
             before = f"{_spent(estimate)} spent before"
         printing.echo(f"answers are taken to be as long as {source}; {before}")
-    for missing in estimate.left_out:
+    for missing in (*estimate.left_out, *estimate.unseen):
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if most.dollars is None:
         printing.echo("a price is unknown: give it in tfgrpo.toml's [prices]")

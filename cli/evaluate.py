@@ -359,7 +359,7 @@ def _judged(
     import asyncio
 
     from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.evaluation.verifier_cases import judge_cases
+    from tfgrpo.evaluation.verifier_cases import judge_by_model, judge_cases
 
     if domain.judge is None:
         workers, seconds = limits.verifier_workers, limits.verifier_seconds
@@ -381,10 +381,14 @@ def _judged(
 
     async def judge() -> list[JudgedCase]:
         async with open_session(app.store, settings.models, session_options) as session:
-            calls = session.calls("reflection", f"verify/{domain.name}/{domain.identity}")
-            return await judge_cases(cases, domain, session.verifier, calls)
+            return await judge_by_model(cases, domain, session, _tell_of_waiting)
 
     return asyncio.run(judge())
+
+
+def _tell_of_waiting(waits: bool) -> None:
+    if waits:
+        printing.echo("waiting for another verification, which asks the same judge", err=True)
 
 
 def _counts(judged: Sequence[JudgedCase]) -> dict[str, int]:

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 @options.from_settings("shared", "train")
 @click.argument("data", required=False)
 @option("--run", "Name of the run; by default run in [train], or the name of DATA.", name="name")
-@option("--resume RUN", "Resume this run, with its recorded settings.", type=RUN)
+@option(
+    "--resume RUN",
+    "Resume this run, with its recorded settings; --concurrency, --patience and --verify-timeout "
+    "may be others.",
+    type=RUN,
+)
 @flag("--new", "Start a new run even if one like it exists.")
 @flag("--keep-going", "Go on even if the first attempts are all right, or all wrong.")
 @flag(

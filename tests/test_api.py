@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,6 +51,7 @@ from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.redact import Target
 from tfgrpo.tools.toolbox import function_tools
 
+GRADING = b'{"model": "m", "messages": [{"role": "user", "content": "What is 1 op 4?"}]}'
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "policy": "paper"}
 
@@ -254,6 +256,34 @@ def test_a_cancelled_run_is_recorded_and_resumes_without_asking_again(folder: Pa
         result = tfgrpo.train_sync(resume="problems", store=folder)
     assert [version.name for version in result.versions] == ["v1", "v2"]
     assert len(endpoint.requests) == len({json.dumps(r) for r in endpoint.requests})
+
+
+def test_an_estimate_says_that_it_cannot_count_what_ones_own_verifier_asks(
+    folder: Path, endpoint: ScriptedEndpoint, cli: Cli
+) -> None:
+    model = ("--model", "m", "--base-url", endpoint.base_url)
+
+    def asks(problem: Problem, response: str) -> bool:
+        request = urllib.request.Request(f"{endpoint.base_url}/chat/completions", GRADING)
+        with urllib.request.urlopen(request) as answer:
+            return bool(json.load(answer)["choices"])
+
+    estimate = tfgrpo.estimate_sync("problems.jsonl", **where(endpoint, verify=asks))
+    assert any("your own verifier asks of a model" in one for one in estimate.unseen)
+    (folder / "counting.py").write_text(
+        "from tfgrpo import Domain, Verdict\n"
+        "def verify(problem, response):\n    return Verdict(1.0, None, 'so')\n"
+        "DOMAIN = Domain(name='counting', verify=verify)\n"
+    )
+    cli("init")
+    for own in (("--domain", "counting:DOMAIN"), ("--reward", "echo 1")):
+        said = cli("train", "problems.jsonl", *own, *model, "--estimate").stdout
+        assert "your own verifier asks of a model" in " ".join(said.split())
+        said = cli("eval", "problems.jsonl", *own, *model, "--estimate", "--json").stdout
+        assert json.loads(said)["unseen"]
+    for ours in ("math", "exact"):
+        said = cli("train", "problems.jsonl", "--domain", ours, *model, "--estimate").stdout
+        assert "your own verifier" not in said
 
 
 def test_a_plain_function_judges(folder: Path, endpoint: ScriptedEndpoint) -> None:

@@ -6,6 +6,7 @@ import json
 import resource
 import signal
 import subprocess
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error, problems
 from scripted import LESSON, Reply, ScriptedEndpoint, teachable
 from waiting import until
+
+from tfgrpo.learn.run_setup import PACE, RunChoice, plan_choice
+from tfgrpo.project import open_project
+from tfgrpo.store import Store
+from tfgrpo.store.errors import SettingsError
 
 SMALL = ("--epochs", "1", "--batch-size", "4", "--model", "m")
 
@@ -331,6 +337,22 @@ def test_an_endpoint_that_dies_stops_the_run_and_keeps_it(cli: Cli, data: Path) 
         done = cli("train", "problems.jsonl", *SMALL, *where, ok=False)
     assert done.returncode == 1
     assert "--resume problems" in cli("status").stdout
+
+
+def test_a_run_that_is_resumed_takes_another_pace(cli: Cli, data: Path) -> None:
+    with ScriptedEndpoint(mortal(5)) as endpoint:
+        where = ("--base-url", endpoint.base_url, "--patience", "0.5")
+        cli("train", "problems.jsonl", *SMALL, *where, ok=False)
+    with Store.open(data) as store:
+        run = store.runs.get("problems")
+        plan = partial(plan_choice, store, open_project(data), choice=RunChoice(resume=run.name))
+        pace: dict[str, Any] = {"concurrency": 3, "patience": 900.0, "verify_timeout": 20.0}
+        settings = plan(given={**pace, "data": None})[0].settings
+        assert {name: getattr(settings, name) for name in PACE} == pace
+        assert plan(given={})[0].settings.patience == 0.5
+        with pytest.raises(SettingsError, match="patience"):
+            plan(given={"patience": -1})
+    assert cli("train", "--resume", "problems", "--patience", "9", "--estimate").stdout
 
 
 @pytest.mark.parametrize("stopped_by", ["its budget", "an outage"])

@@ -25,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from conftest import Cli
 
 from tfgrpo.local import partial_download, weights_sources
 from tfgrpo.local.cache import ModelCache
@@ -460,9 +461,21 @@ def test_a_misspelt_model_is_answered_with_near_misses() -> None:
     assert all(name in str(caught.value.hint) for name in MODELS)
 
 
+def test_a_model_is_called_as_every_command_calls_it(tmp_path: Path, cli: Cli) -> None:
+    name = next(iter(MODELS))
+    weights = tmp_path / f"{name}.gguf"
+    weights.write_bytes(b"12")
+    env = {"TFGRPO_MODELS": str(tmp_path)}
+    assert f"removed local:{name}" in cli("model", "rm", f"local:{name}", env=env).stdout
+    assert not weights.exists()
+    told = cli("model", "get", "local:nothing-like-it", env=env, ok=False).stderr
+    assert "no local model is called 'local:nothing-like-it'" in told
+
+
 def test_the_registry_is_sound() -> None:
     for name, model in MODELS.items():
         assert find(name.upper()) is model
+        assert find(f"local:{name}") is model
         assert len(bytes.fromhex(model.sha256)) == 32
         assert model.packages
         assert model.bytes > 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -60,6 +62,39 @@ def prove(cli: Cli, mine: ScriptedEndpoint, tmp_path: Path) -> Callable[..., Any
         return cli("prove", what, *fixed, *arguments, **options)
 
     return run
+
+
+def test_a_proof_that_is_begun_twice_at_once_is_one_trial(
+    prove: Callable[..., Any], mine: ScriptedEndpoint, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The second begins while the first has its branch, and nothing says yet what is on trial."""
+    branched, may = threading.Event(), threading.Event()
+    create = Store.create_branch
+
+    def slowly(store: Store, name: str, *given: Any) -> Any:
+        created = create(store, name, *given)
+        branched.set()
+        assert may.wait(240)
+        return created
+
+    given = {"store": tmp_path, "model": "mine", "base_url": mine.base_url, "budget": "4000tokens"}
+    monkeypatch.setattr(Store, "create_branch", slowly)
+
+    async def first() -> Any:
+        return await tfgrpo.prove("main", tmp_path / "problems.jsonl", **given)
+
+    thread = threading.Thread(target=lambda: asyncio.run(first()))
+    thread.start()
+    assert branched.wait(240)
+    try:
+        second = prove("main", "--budget", "4000tokens", ok=False)
+    finally:
+        may.set()
+        thread.join(240)
+    one_line_error(second, "being begun in another process")
+    with Store.open(tmp_path) as store:
+        assert [run.name for run in store.runs.all()] == ["proved-main"]
+        assert not store.has_branch("proved/main-2")
 
 
 def test_what_helps_is_on_a_branch_with_its_figures(

@@ -278,7 +278,7 @@ def check_endpoints(
 
     for model, base_url, key_env in _addresses(models, listed):
         if model.startswith(LOCAL):
-            find(model[len(LOCAL) :])
+            find(model)
         else:
             key_for(base_url, key_env, environment)
     for manner in (models.manner(), models.manner(reflection=True)):
@@ -353,7 +353,7 @@ def _local_endpoint(
     from tfgrpo.local.model_list import find
     from tfgrpo.local.model_server import LocalServer, ServerOptions
 
-    entry = find(model[len(LOCAL) :])
+    entry = find(model)
 
     def progress(done: int, total: int) -> None:
         if on_download is not None:

@@ -4,10 +4,8 @@ process asks for at the moment waits for it."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +14,7 @@ from tfgrpo.data import problems as datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation import one_asker, statistics
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
@@ -28,7 +26,7 @@ from tfgrpo.rollout.attempt import RenderFailed, Rollout, attempt, failed, rende
 from tfgrpo.rollout.exact_rewards import is_exact
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings
-from tfgrpo.store.activity.runs import Evaluation, Run, Runs, Score
+from tfgrpo.store.activity.runs import Evaluation, Run, Score
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
@@ -36,10 +34,6 @@ from tfgrpo.tools.tool_call_record import ToolRecord
 
 Wanted: TypeAlias = tuple[Library, Problem, int]
 """An attempt that is wanted: the library in its prompt, the problem, the number of the sample."""
-AGAIN = 0.2
-"""Seconds after which locks that another evaluation holds are tried again."""
-LOCKS = 64
-"""How many locks a scope has at most: two libraries seldom share one."""
 
 
 @dataclass(slots=True)
@@ -67,9 +61,8 @@ class EvalProgress:
 
     def wait(self, waiting: bool) -> None:
         """Notes whether another evaluation is waited for, which asks for the same."""
-        if waiting != self.waiting:
-            self.waiting = waiting
-            self._tell()
+        self.waiting = waiting
+        self._tell()
 
     def _tell(self) -> None:
         if self.on_change is not None:
@@ -143,6 +136,12 @@ class EvalTask:
         """What of a library is in the prompt of a problem."""
         top_k, rank = self.settings.top_k or None, self.domain.retrieve
         return relevant(library, problem.problem, top_k, rank=rank)
+
+    @property
+    def shares_calls(self) -> bool:
+        """Whether evaluations of different libraries may want the same answer of a model: a judge
+        is asked of an answer alone, and a part of two libraries may be the same."""
+        return self.domain.judge is not None or bool(self.settings.top_k)
 
     @property
     def key(self) -> str:
@@ -246,32 +245,15 @@ async def _attempt_each(
     runs = session.store.runs
     record = ToolRecord(session.journal, runs, scope=scope, run=run)
     tools = equipped(domain, settings, record, folder=session.folder, functions=session.functions)
-    async with _alone(runs, scope, {library for library, _, _ in wanted}, progress):
+    libraries = {library for library, _, _ in wanted}
+    parts = [[]] if task.shares_calls else [[e.text for e in library] for library in libraries]
+    async with one_asker.alone(runs, scope, parts, progress.wait):
         try:
             async with tools as (acting, _):
                 return await gather_all(attempt_once(*one) for one in wanted)
         finally:
             await policy.finish_in_flight()
             await reflection.finish_in_flight()
-
-
-@asynccontextmanager
-async def _alone(
-    runs: Runs, scope: str, libraries: Collection[Library], progress: EvalProgress
-) -> AsyncIterator[None]:
-    """Waits until nobody else asks for answers in a scope under one of these libraries: those are
-    in the journal then. Who is killed holds nothing."""
-    texts = [[e.text for e in library] for library in libraries]
-    numbers = sorted({digest([scope, one])[0] % LOCKS for one in texts})
-    paths = [runs.asking_path(f"{digest(scope).hex()[:24]}-{number}") for number in numbers]
-    while True:
-        with ExitStack() as stack:
-            if all(stack.enter_context(runs.hold(path, patience=0)) for path in paths):
-                progress.wait(False)
-                yield
-                return
-        progress.wait(True)
-        await asyncio.sleep(AGAIN)
 
 
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:

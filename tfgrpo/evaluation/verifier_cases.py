@@ -15,9 +15,11 @@ from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.domains.mathematics.extract import bare
 from tfgrpo.domains.verifier import Killed, Verifier
+from tfgrpo.evaluation import one_asker
 from tfgrpo.model.client import Calls
 from tfgrpo.model.gather import gather_all
 from tfgrpo.rollout.attempt import checked_verdict, judge
+from tfgrpo.session import Session
 
 FIELDS = ("gold", "pred", "expected", "problem", "id")
 ALIKE = 1e-6
@@ -97,10 +99,25 @@ def read_cases(
     )
 
 
+async def judge_by_model(
+    cases: Sequence[Case], domain: Domain, session: Session, on_wait: Callable[[bool], None]
+) -> list[JudgedCase]:
+    """The verdicts of a domain that asks a model, in order. One process asks a judge at a time, and
+    finds in the journal what others have asked; `on_wait` is told when it waits for one. Raises
+    DomainError, EndpointError and StoreError."""
+    scope = f"verify/{domain.name}/{domain.identity}"
+    calls = session.calls("reflection", scope)
+    async with one_asker.alone(session.store.runs, scope, [calls.endpoint.model], on_wait):
+        try:
+            return await judge_cases(cases, domain, session.verifier, calls)
+        finally:
+            await calls.finish_in_flight()
+
+
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
 ) -> list[JudgedCase]:
-    """The verdicts in order. Raises DomainError, EndpointError and DatasetError."""
+    """The verdicts in order. Raises DomainError and EndpointError."""
 
     async def one(case: Case) -> JudgedCase:
         response = case.pred
@@ -118,11 +135,7 @@ async def judge_cases(
         )
         return JudgedCase(case, await judge(domain, context, Trajectory(response)))
 
-    try:
-        return await gather_all(map(one, cases))
-    finally:
-        if calls is not None:
-            await calls.endpoint.close()
+    return await gather_all(map(one, cases))
 
 
 def agreement(judged: Iterable[JudgedCase]) -> tuple[int, int]:

@@ -132,6 +132,7 @@ async def _judge_calls(
             try:
                 verdicts = await gather_all(verdict(one) for one in unjudged)
             finally:
+                await policy.finish_in_flight()
                 await reflection.finish_in_flight()
     return sum(one.reward is not None for one in verdicts)
 

@@ -44,7 +44,7 @@ from tfgrpo.settings import EvalSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.damaged_values import mapping
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.records import ROOT, Experience, Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.trust.trusted_folders import remember_own
@@ -128,35 +128,46 @@ def estimate_trial(store: Store, plan: RunPlan, library: Library) -> RunEstimate
 
 def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -> ReadyRun:
     """The run of a trial: the one like it that there is, or a new one on a branch of its own.
-    Raises TfgrpoError."""
+    Raises TfgrpoError, also where another process is beginning one of that name."""
     check_endpoints(plan.settings.models, os.environ, plan.endpoints)
     open_budget(wanted.budget, plan.prices)
-    if wanted.document is not None:
-        brought = bring_in(store, wanted.document, wanted.stem)
-        wanted = wanted._replace(versions=(brought,))
+    runs, stem = store.runs, plan.settings.branch
+    with runs.hold(runs.starting_path(stem)) as free:
+        if not free:
+            raise InvalidOperation(
+                f"a trial on {stem} is being begun in another process",
+                hint="the same command again says where it is",
+            )
+        if wanted.document is not None:
+            brought = bring_in(store, wanted.document, wanted.stem)
+            wanted = wanted._replace(versions=(brought,))
+        plan, known = _on_its_branch(store, plan, wanted)
+        settings = plan.settings
+        run = known or prepare_run(store, settings, None, settings.branch.replace("/", "-"))
+    remember_own(project.run_permissions(run.name, run.config))
+    budget = open_budget(wanted.budget, plan.prices)
+    return ReadyRun(run, known is not None, plan, budget, keep_going=True, again=WITHOUT_NEW)
+
+
+def _on_its_branch(store: Store, plan: RunPlan, wanted: Wanted) -> tuple[RunPlan, Run | None]:
+    """The plan on the branch of its trial, which is made where there is none, and its run."""
     digests = [version.digest.hex() for version in wanted.versions]
     config = plan.settings.model_dump(mode="json", exclude={"branch", *PACE})
     key = digest([digests, wanted.base.digest.hex(), str(sorted(config.items()))]).hex()[:16]
     stem = plan.settings.branch
-    for name in chain([stem], (f"{stem}-{number}" for number in count(2))):
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    while True:
+        name = next(names)
         settings = plan.settings.model_copy(update={"branch": name})
         if not store.has_branch(name):
             store.create_branch(name, wanted.base)
             meta = {TRIAL: {"versions": digests, "key": key}}
             store.commit(name, [], message=f"on trial: {wanted.stem}", meta=meta)
-            known = None
-        else:
-            known = next((run for run in store.runs.all() if run.branch == name), None)
-            first = store.tip(name) if known is None else store.version(known.base)
-            if wanted.new or mapping(first.meta.get(TRIAL)).get("key") != key:
-                continue
-            known = alike(store, settings)
-        break
-    run = known or prepare_run(store, settings, None, name.replace("/", "-"))
-    remember_own(project.run_permissions(run.name, run.config))
-    budget = open_budget(wanted.budget, plan.prices)
-    plan = replace(plan, settings=settings)
-    return ReadyRun(run, known is not None, plan, budget, keep_going=True, again=WITHOUT_NEW)
+            return replace(plan, settings=settings), None
+        known = next((run for run in store.runs.all() if run.branch == name), None)
+        first = store.tip(name) if known is None else store.version(known.base)
+        if not wanted.new and mapping(first.meta.get(TRIAL)).get("key") == key:
+            return replace(plan, settings=settings), alike(store, settings)
 
 
 async def do_trial(

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.connect import local_slots
 from tfgrpo.costs.prices import LOCAL, ModelPrices
-from tfgrpo.domains.base import answer_once
+from tfgrpo.domains.base import answer_once, no_judge_calls
 from tfgrpo.domains.conversation import PERSONA_TOKENS, converse, persona_of, turns_of
 from tfgrpo.learn import assign, candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
+from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
@@ -52,6 +53,11 @@ LOCAL_PROMPT, LOCAL_SPEED = 330, 30
 attempt before: in five runs of 600 calls it read a third, at 100 tokens a second."""
 LATEST = 200
 """Attempts that tell how many calls an attempt makes, the latest first."""
+
+
+OWN_VERIFIER = (
+    "what your own verifier asks of a model by itself: it is in no estimate, no cost and no budget"
+)
 
 
 class Assumed(NamedTuple):
@@ -99,7 +105,8 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
     """The stages of a run, expected and at most, and in words what is in neither; of a run that has
-    begun what is left, with what is spent. `about` names what it is of, if not of a run."""
+    begun what is left, with what is spent. `about` names what it is of, if not of a run. `unseen`
+    says what may be spent that no estimate and no account can know of."""
 
     expected: Stages
     most: Stages
@@ -110,6 +117,7 @@ class RunEstimate:
     spent_dollars: float | None = 0.0
     spent_tokens: int = 0
     about: str = ""
+    unseen: tuple[str, ...] = ()
 
     def __add__(self, other: RunEstimate) -> RunEstimate:
         return RunEstimate(
@@ -117,6 +125,7 @@ class RunEstimate:
             _merged((*self.most, *other.most)),
             tuple(dict.fromkeys((*self.left_out, *other.left_out))),
             self.lengths_seen and other.lengths_seen,
+            unseen=tuple(dict.fromkeys((*self.unseen, *other.unseen))),
         )
 
 
@@ -215,7 +224,16 @@ def estimate_calls(
         return _merged(calls.added)
 
     most = MOST._replace(longer=SEEN_LONGER) if usage else MOST
-    return RunEstimate(stages(EXPECTED), stages(most), tuple(left_out), bool(usage))
+    unseen = (OWN_VERIFIER,) if _judges_unseen(domain) else ()
+    figures = stages(EXPECTED), stages(most)
+    return RunEstimate(*figures, tuple(left_out), bool(usage), unseen=unseen)
+
+
+def _judges_unseen(domain: Domain) -> bool:
+    """Whether code of the user's judges, of which nobody knows what it asks."""
+    if domain.judge is not None:
+        return domain.judge_calls is no_judge_calls
+    return not is_of_tfgrpo(domain.verify)
 
 
 def _usage(store: Store, settings: Settings) -> dict[str, Usage]:

@@ -212,10 +212,14 @@ def settings_without_effect(settings: TrainSettings, policy: type[Policy]) -> tu
     return tuple(f"{option} has no effect: {why[option]}" for option in idle if idle[option])
 
 
-def plan_resumed(project: Project, run: Run) -> RunPlan:
-    """What is to be done of a run on record. Raises DatasetError where its data has changed,
-    NotTrusted where the record came with the store, and TfgrpoError."""
+def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPlan:
+    """What is to be done of a run on record, at the pace that is `given`, else at its own. Raises
+    DatasetError where its data has changed, NotTrusted where the record came with the store, and
+    TfgrpoError."""
     settings = TrainSettings(**run.config)
+    pace = {name: given[name] for name in PACE if given.get(name) is not None}
+    checked = build(TrainSettings, pace, {"data": settings.data})
+    settings = settings.model_copy(update={name: getattr(checked, name) for name in pace})
     project.require_run(run.name, run.config)
     if settings.models.endpoints:  # which are the settings file's, and not the record's
         project.require_trust({})
@@ -238,7 +242,7 @@ def plan_choice(
     Nothing is written. Raises TfgrpoError."""
     if choice.resume is not None:
         resumed = store.runs.get(choice.resume)
-        return plan_resumed(project, resumed), resumed
+        return plan_resumed(project, resumed, given), resumed
     plan = _plan_learning(store, project, given)
     known = None if choice.new else alike(store, plan.settings, choice.name)
     return plan, known if known is None or store.runs.state(known) != "finished" else None
@@ -258,7 +262,7 @@ def ready_run(
     TfgrpoError; no run and no store is made then."""
     if choice.resume is not None:
         run = store.runs.get(choice.resume)
-        plan, resumed = plan_resumed(project, run), True
+        plan, resumed = plan_resumed(project, run, given), True
     else:
         plan = _plan_learning(store, project, given)
         budgets.open_budget(choice.budget, plan.prices)

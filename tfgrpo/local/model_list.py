@@ -115,10 +115,12 @@ MODELS: dict[str, LocalModel] = {model.name: model for model in _ALL}
 
 
 def find(name: str) -> LocalModel:
-    """The model called `name`. Raises LocalModelError, with near misses, when there is none."""
-    model = MODELS.get(name.strip().lower())
+    """The model called `name`, or `local:NAME` as `--model` takes it. Raises LocalModelError, with
+    near misses, when there is none."""
+    plain = name.strip().lower().removeprefix("local:").strip()
+    model = MODELS.get(plain)
     if model is not None:
         return model
-    near = difflib.get_close_matches(name.strip().lower(), MODELS, n=2, cutoff=0.4)
+    near = difflib.get_close_matches(plain, MODELS, n=2, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(MODELS)}"
     raise LocalModelError(f"no local model is called {name!r}", hint=hint)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project
 from tfgrpo.rendering.json_splice import document, edited
@@ -157,5 +158,7 @@ async def _ask_all(store: Store, trial: Trial) -> None:
                 one.text = answer.content
             one.seconds = time.monotonic() - began
 
-        await asyncio.gather(*(ask(number, one) for number, one in enumerate(trial.sides)))
-        await calls.finish_in_flight()
+        try:
+            await gather_all(ask(number, one) for number, one in enumerate(trial.sides))
+        finally:  # also where one side cannot be asked: what the other answers is paid for
+            await calls.finish_in_flight()
