@@ -366,5 +366,32 @@ def test_an_application_reads_answers_as_training_did(tmp_path: Path) -> None:
     assert PromptLibrary(stored, domain="exact").answer("Thinking.\nAnswer: 12 May") == "12 May"
     assert PromptLibrary(stored, domain="math").answer("3 * 4 = \\boxed{12}.") == "12"
     assert PromptLibrary(stored, domain="math").answer("12") is None
+    assert PromptLibrary(stored, domain="exact:read=response").answer("A\nB") == "A\nB"
     with pytest.raises(DomainError, match="does not say how an answer is read"):
         PromptLibrary(stored, domain="web").answer("12")
+
+
+def test_an_application_reads_an_answer_beside_its_problem(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        stored = store.library("HEAD")
+    question = "How many are left?\n(A) 3 is wrong\n(B) cannot be determined"
+    given = r"\boxed{(B) cannot be determined}"
+    for domain in ('choice:["A","B"]', "math"):
+        library = PromptLibrary(stored, domain=domain)
+        for problem in (question, {"problem": question}, Problem("p", question, "A")):
+            assert library.answer(given, problem) == "B"
+        assert library.answer(r"\boxed{(A) 3 is wrong}", question) == "A"
+        assert library.answer(given, "Another problem") != "B"
+        assert library.answer(given) != "B"
+
+
+def test_what_a_verifier_takes_for_no_answer_or_for_several_is_read_so(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        stored = store.library("HEAD")
+    math = PromptLibrary(stored, domain="math")
+    assert math.answer(r"\boxed{8}. That is wrong.") is None
+    assert math.answer(r"It is not \boxed{8}.") is None
+    assert math.answer(r"$x = \boxed{3}$ or $x = \boxed{8}$") == "x = 3, x = 8"
+    exact = PromptLibrary(stored, domain="exact")
+    assert exact.answer("\\boxed{Paris}\nAnswer: Rome") is None
+    assert exact.answer("\\boxed{Paris}\nAnswer: Paris.") == "Paris"

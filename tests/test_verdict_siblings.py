@@ -12,10 +12,12 @@ from other_meanings import FORMULA, WHOLE, other_meanings
 from whole_answers import KINDS as DRAWN
 from whole_answers import whole_answers
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.domains.choice import Labels, read
 from tfgrpo.domains.mathematics.answers import at_once, judge
 from tfgrpo.domains.mathematics.extract import bare
 
+QUESTION = Problem("p", "?", "D")
 HERE = Path(__file__).parent
 KINDS = (
     *("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"),
@@ -58,7 +60,9 @@ def test_labels_are_read_where_the_prompt_asks_for_them() -> None:
     own = rows("label_siblings.jsonl")
     assert len(own) >= 30
     labels = Labels(("A", "B", "C", "D"))
-    failed = [row for row in own if (read(row["pred"], labels) == "D") is not row["expected"]]
+    failed = [
+        row for row in own if (read(QUESTION, row["pred"], labels) == "D") is not row["expected"]
+    ]
     assert failed == []
 
 

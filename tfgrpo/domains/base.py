@@ -246,8 +246,9 @@ Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, .
 Attempt: TypeAlias = Callable[[Context], Awaitable[Trajectory]]
 Verify: TypeAlias = Callable[[Problem, str], Verdict]
 Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
-Read: TypeAlias = Callable[[str], Any]
-"""Returns the answer in a response, as JSON; None where there is none."""
+Read: TypeAlias = Callable[[Problem, str], Any]
+"""Returns the answer that a response to a problem gives, as JSON; None where there is none. The
+problem has no ground truth."""
 JudgeCalls: TypeAlias = Callable[[Problem], int]
 """How many calls judging an attempt makes at most."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]

@@ -129,13 +129,14 @@ def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
     return Verdict(0.0, label, f"{place}: {show(label)} is not {show(golds[0])}")
 
 
-def read(response: str, labels: Labels) -> str | None:
+def read(problem: Problem, response: str, labels: Labels) -> str | None:
     """Returns the label that a response gives; None where it gives none, or several."""
-    given = _in_json(response, labels) or _in_words(response, labels)
+    question = problem.problem
+    given = _in_json(response, labels, question) or _in_words(response, labels, question)
     return None if isinstance(given, NoAnswer) else given[0]
 
 
-def _in_words(response: str, labels: Labels, question: str = "") -> tuple[str, str] | NoAnswer:
+def _in_words(response: str, labels: Labels, question: str) -> tuple[str, str] | NoAnswer:
     """Returns the label that a response to a question gives in words, and where; or why it
     gives none."""
     given = find_answer(response)
@@ -153,9 +154,7 @@ def _in_words(response: str, labels: Labels, question: str = "") -> tuple[str, s
     return label, given.place
 
 
-def _in_json(
-    response: str, labels: Labels, question: str = ""
-) -> tuple[str, str] | NoAnswer | None:
+def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | NoAnswer | None:
     """Returns the label that a response gives as JSON; None where it is no JSON."""
     text = spoken(response).strip()
     if text.endswith("```") and (blocks := FENCE.findall(text)):

@@ -17,7 +17,14 @@ from functools import partial
 from typing import Literal, TypeAlias, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.answer_reading import NoAnswer, find_answer, is_declared, show, variants
+from tfgrpo.domains.answer_reading import (
+    GivenAnswer,
+    NoAnswer,
+    find_answer,
+    is_declared,
+    show,
+    variants,
+)
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.domain_options import read_options
 from tfgrpo.domains.mathematics.extract import spoken
@@ -64,20 +71,10 @@ CHOICES = {name: get_args(kind) for name, kind in get_type_hints(Normalisation).
 
 def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Verdict:
     """Judges a response. Takes microseconds; raises nothing."""
-    golds = problem.ground_truths
-    whole = spoken(response).strip()
-    if rules.read == "response" or any("\n" in gold.strip() for gold in golds):
-        place, texts, shown = "whole response", list(variants(whole)), whole
-    else:
-        given = find_answer(response)
-        if isinstance(given, NoAnswer):
-            return Verdict(0.0, None, given.reason)
-        place, texts, shown = given.place, list(variants(given.text)), given.text
-        if given.after_box and is_declared(given.after_box):
-            others = list(variants(given.after_box))
-            if not _matching(texts, others, rules):
-                reason = f"{show(shown)} in a box and {show(given.after_box)} are two answers"
-                return Verdict(0.0, None, f"box: {reason}")
+    golds, given = problem.ground_truths, _given(problem, response, rules)
+    if isinstance(given, NoAnswer):
+        return Verdict(0.0, None, given.reason)
+    place, texts, shown = given.place, list(variants(given.text)), given.text
     right = next((gold for gold in golds if _matching(texts, [gold], rules)), None)
     normal = rules.apply(texts[-1] if texts else "")
     if not normal and right is None:
@@ -89,12 +86,27 @@ def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Ver
     )
 
 
-def read(response: str) -> str | None:
-    """Returns the text that a response gives as its answer; None where it gives none."""
-    given = find_answer(response)
+def read(problem: Problem, response: str, rules: Normalisation = USUAL) -> str | None:
+    """Returns the text that a response gives as its answer; None where it gives none, or two."""
+    given = _given(problem, response, rules)
     if isinstance(given, NoAnswer):
         return None
     return [given.text, *variants(given.text)][-1]  # without the marks around it
+
+
+def _given(problem: Problem, response: str, rules: Normalisation) -> GivenAnswer | NoAnswer:
+    """Returns the answer that a response gives, or why it gives none. A box and another answer
+    that is declared behind it are two."""
+    if rules.read == "response" or any("\n" in gold.strip() for gold in problem.ground_truths):
+        return GivenAnswer(spoken(response).strip(), "whole response")
+    given = find_answer(response)
+    if isinstance(given, NoAnswer) or not is_declared(given.after_box):
+        return given
+    texts, others = (list(variants(text)) for text in (given.text, given.after_box))
+    if _matching(texts, others, rules):
+        return given
+    reason = f"{show(given.text)} in a box and {show(given.after_box)} are two answers"
+    return NoAnswer(f"box: {reason}")
 
 
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:
@@ -137,7 +149,7 @@ def _domain(rules: Normalisation, identity: str) -> Domain:
         learning_objective=LEARNING_OBJECTIVE,
         identity=identity,
         configure=with_options,
-        read=read,
+        read=partial(read, rules=rules),
     )
 
 

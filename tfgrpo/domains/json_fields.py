@@ -288,8 +288,8 @@ def verify(problem: Problem, response: str, rules: FieldRules) -> Verdict:
     return max(verdicts, key=lambda verdict: verdict.reward or 0.0)
 
 
-def read(response: str) -> Any:
-    """Returns the JSON that a response gives; None where it gives none."""
+def read(problem: Problem, response: str) -> Any:
+    """Returns the JSON that a response gives, whatever the problem; None where it gives none."""
     answer = last_json(response)
     return None if isinstance(answer, NoAnswer) else answer[0]
 

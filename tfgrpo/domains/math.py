@@ -22,9 +22,9 @@ from typing import Any, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict
-from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge
+from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge, with_letters
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
-from tfgrpo.domains.mathematics.extract import extract
+from tfgrpo.domains.mathematics.extract import ending
 from tfgrpo.domains.mathematics.numerals import DECIMAL, DOTTED, with_points
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, quantity
 from tfgrpo.domains.mathematics.units import COUNTED
@@ -47,6 +47,15 @@ def verify(problem: Problem, response: str, rules: Rules = USUAL) -> Verdict:
     """Judges the answer that a response gives. May be slow; raises nothing."""
     gold, *others = problem.ground_truths
     return judge(gold, response, rules, others, problem.problem)
+
+
+def read(problem: Problem, response: str) -> str | None:
+    """Returns what the boxes hold that are a response's answer, and of an option of the problem its
+    letter; None where there is none, or it is taken back."""
+    answer = ending(response)
+    if answer.retracted or not answer.boxes:
+        return None
+    return with_letters(answer, problem.problem).listed
 
 
 def at_once(problem: Problem, response: str) -> Verdict | None:
@@ -171,7 +180,7 @@ def _domain(rules: Rules) -> Domain:
         configure=with_options,
         options_from=partial(options_in, rules=rules),
         remarks=partial(remarks, rules=rules),
-        read=extract,
+        read=read,
     )
 
 

@@ -87,9 +87,10 @@ class PromptLibrary(Library):
             )
         ]
 
-    def answer(self, response: str) -> Any:
-        """Returns the answer in a model's response, as training read it: a label, the value of
-        JSON, a text; None where there is none. Raises DomainError where the domain only judges
+    def answer(self, response: str, problem: ProblemLike = "") -> Any:
+        """Returns the answer in a model's response to a problem, as training read it: a label, the
+        value of JSON, a text; None where there is none. Without the problem, a letter with its
+        option's text is not known to be the option. Raises DomainError where the domain only judges
         answers, and as `render` does."""
         from tfgrpo.domains.base import DomainError
 
@@ -100,7 +101,7 @@ class PromptLibrary(Library):
                 f"{name} does not say how an answer is read",
                 hint="math, choice, json and exact do; a Domain of your own says it with read=",
             )
-        return domain.read(response)
+        return domain.read(_as_problem(problem), response)
 
     def _known_domain(self) -> Domain | None:
         from tfgrpo.domains.base import DomainError

@@ -90,8 +90,7 @@ def judge(
     be slow; raises nothing."""
     answer = ending(response)
     if question and choice(gold, is_truth=True) is not None:
-        letters = ((name, own_option(_in_a_line(body), question)) for name, body in answer.boxes)
-        answer = answer._replace(boxes=tuple(letters))
+        answer = with_letters(answer, question)
     if answer.retracted:
         return Verdict(0.0, None, f"box: {answer.retracted}")
     if not answer.boxes:
@@ -100,6 +99,14 @@ def judge(
     if verdict.reward == 1.0 and rules.calculation == "checked" and (wrong := flaw(response)):
         return Verdict(0.0, verdict.answer, f"calculation: {wrong}")
     return verdict
+
+
+def with_letters(answer: Ending, question: str) -> Ending:
+    """Returns an answer with the letter alone for each option of a question that it gives."""
+    lines = [(name, body, _in_a_line(body)) for name, body in answer.boxes]
+    letters = [(name, body, line, own_option(line, question)) for name, body, line in lines]
+    boxes = ((name, body if one == line else one) for name, body, line, one in letters)
+    return answer._replace(boxes=tuple(boxes))
 
 
 def _judge_any(gold: str, answer: Ending, rules: Rules, others: Sequence[str]) -> Verdict:
