@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from conftest import LONG, Cli, one_line_error, problems, worker_server
@@ -33,9 +33,9 @@ from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.scoring import EvalTask
-from tfgrpo.learn.gate import GATE_RULES, Trial, passes
+from tfgrpo.learn.gate import Trial, passes
 from tfgrpo.runs.run_record import seal
-from tfgrpo.settings import EvalSettings, TrainSettings
+from tfgrpo.settings import EvalSettings, GateRule, TrainSettings
 from tfgrpo.store import ROOT, Library, Store
 from tfgrpo.store.fsck import fsck
 
@@ -168,7 +168,7 @@ def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     ],
 )
 def test_each_rule_asks_for_what_it_says(mean: float, error: float, accepting: set[str]) -> None:
-    assert {rule for rule in GATE_RULES if passes(rule, mean, error, 2.0)} == accepting
+    assert {rule for rule in get_args(GateRule) if passes(rule, mean, error, 2.0)} == accepting
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.5, 1 / 3])

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from tfgrpo.store.activity.key_ledger import Owed
@@ -453,8 +454,5 @@ def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool =
     path = traffic_path(store)
     if not os.path.isfile(path):
         return 0
-    traffic = open_traffic(path)
-    try:
+    with closing(open_traffic(path)) as traffic:
         return traffic.redact(matcher(written), dry_run=dry_run)
-    finally:
-        traffic.close()

@@ -111,10 +111,6 @@ def _json(column: str) -> str:
     return rf"replace({column}, '\u0000', '\u0001')::json"
 
 
-def _where_named(column: str, name: str, condition: str) -> str:
-    return f"case when strpos({column}, '\"{name}\":') > 0 then {condition} else false end"
-
-
 DIALECT = Dialect(
     integers="(select unnest(?::bigint[]) as value)",
     texts="(select unnest(?::text[]) as value)",
@@ -126,8 +122,9 @@ DIALECT = Dialect(
     ),
     find="strpos",
     member=lambda column, name: f"({_json(column)} ->> '{name}')",
-    kind=lambda column, name, kind: _where_named(
-        column, name, f"json_typeof({_json(column)} -> '{name}') = '{kind}'"
+    kind=lambda column, name, kind: (
+        f"case when strpos({column}, '\"{name}\":') > 0"
+        f" then json_typeof({_json(column)} -> '{name}') = '{kind}' else false end"
     ),
     text_key="digest",
     bytes_of_snapshot="pg_column_size(live)",
@@ -419,9 +416,7 @@ class PostgresWriter:
 def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> list[list[Any]]:
     """A batch as columns. Texts, which writers share, are in one order for all of them, so
     that no two wait for each other."""
-    texts: dict[str, bytes] = {}
-    for call in calls:
-        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
+    texts = {call[5]: hashlib.sha256(call[5].encode()).digest() for call in calls}
     shared = sorted((digest, text) for text, digest in texts.items())
     rows = [(*call[:5], texts[call[5]], *call[6:]) for call in calls]
     return [*_columns(shared, 2), *_columns(rows, 14), *_columns(rollouts, 10)]

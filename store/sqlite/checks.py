@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,11 +44,7 @@ def defend(connection: sqlite3.Connection) -> None:
     connection.execute("pragma cell_size_check = on")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
     connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 4)
-    connection.set_progress_handler(_go_on, STEPS)
-
-
-def _go_on() -> int:
-    return 0
+    connection.set_progress_handler(lambda: 0, STEPS)
 
 
 def schema(connection: sqlite3.Connection | None) -> Schema:
@@ -134,9 +130,7 @@ def _is_part(connection: sqlite3.Connection, name: str) -> bool:
 def check_file(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
     from tfgrpo.store.sql.checks import check_storage
-    from tfgrpo.store.sqlite.packed_texts import define_plain
 
-    define_plain(port.connection)
     return check_storage(port, _schema, _file, _json)
 
 
@@ -151,12 +145,8 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     failed: list[BaseException] = []
 
     def check() -> Iterator[Defect]:
-        port = SqlitePort(path, unchecked=True)
-        try:
-            with port.reading():
-                yield from check_file(port)
-        finally:
-            port.close()
+        with closing(SqlitePort(path, unchecked=True)) as port, port.reading():
+            yield from check_file(port)
 
     def work() -> None:
         try:
@@ -217,6 +207,6 @@ def _json(port: SqlitePort) -> Iterator[Defect]:
 
     for table, columns in {**JSON, "texts": ("text",)}.items():
         for column in columns:
-            query = f"select id from {table} where not json_valid(plain({column}))"
+            query = f"select id from {table} where not json_valid({port.records.plain(column)})"
             for (id,) in port.rows(query):
                 yield Defect(f"row {id} of {table}", f"has a {column} that is no JSON")

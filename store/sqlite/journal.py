@@ -58,9 +58,7 @@ class SqliteWriter:
 
 
 def _insert_calls(db: sqlite3.Connection, calls: Sequence[CallValues]) -> None:
-    texts: dict[str, bytes] = {}
-    for call in calls:
-        texts.setdefault(call[5], hashlib.sha256(call[5].encode()).digest())
+    texts = {call[5]: hashlib.sha256(call[5].encode()).digest() for call in calls}
     new = [(key, pack_text(text)) for text, key in texts.items()]
     _insert(db, "texts (digest, text)", "(?,?)", new)
     row = "(?,?,?,?,?,(select id from texts where digest = ?),?,?,?,?,?,?,?,?)"

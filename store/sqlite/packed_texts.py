@@ -126,18 +126,14 @@ def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Oc
     ).fetchall()
     for table, without in tables:
         row = "0" if without else "rowid"
-        for column in _text_columns(db, table):
-            if table == "events" and column in ("text", "reason"):
+        for _, column, kind, *_ in db.execute(f'pragma table_info("{table}")').fetchall():
+            is_text = kind.lower() in ("text", "")
+            if not is_text or (table == "events" and column in ("text", "reason")):
                 continue
             query = f'select {row} from "{table}" where holds("{column}")'
             why = reason_to_stay(table, column)
             for (number,) in db.execute(query).fetchall():
                 yield Occurrence(table, column, number, why)
-
-
-def _text_columns(db: sqlite3.Connection, table: str) -> list[str]:
-    columns = db.execute(f'pragma table_info("{table}")').fetchall()
-    return [name for _, name, kind, *_ in columns if kind.lower() in ("text", "")]
 
 
 def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:

@@ -48,9 +48,7 @@ def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, 
     }
 
 
-def fitting_values(
-    settings: TrainSettings, problems: RunProblems, named: Collection[str]
-) -> dict[str, Any]:
+def fitting_values(settings: TrainSettings, problems: RunProblems) -> dict[str, Any]:
     """The settings that fit these problems and this model, by name."""
     count, local = len(problems.train), settings.models.model.startswith(LOCAL)
     values: dict[str, Any] = {}
@@ -73,7 +71,7 @@ def fit(
 ) -> tuple[TrainSettings, str]:
     """Settings in which all that is not `named` fits, and what was chosen, in one line. The line is
     empty where the sizes come to the paper's. Raises nothing."""
-    values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
+    values = {k: v for k, v in fitting_values(settings, problems).items() if k not in named}
     fitted = settings.model_copy(update=values)
     parts = [
         text

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from tfgrpo.data import problems
 from tfgrpo.evaluation import scoring, statistics
@@ -33,7 +33,6 @@ from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
 
-GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
 SEED = 7
 """Digits, in hex, of a seed that comes of a library: it and the run's own fit in 32 bits."""
 ROUNDING = 1e-9
