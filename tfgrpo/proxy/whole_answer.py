@@ -1,5 +1,5 @@
-"""An error of a provider's on its way to a caller with a virtual key: without the provider's own
-key, which such an error may quote."""
+"""An answer that waits until it is whole before a caller with a virtual key gets it, without the
+keys of providers: an error, which may quote one, and what came packed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import NamedTuple
 
 from tfgrpo.proxy.forwarded_headers import PACKINGS
 from tfgrpo.proxy.http_message import error_body
-from tfgrpo.proxy.recorded_call import inflate
-from tfgrpo.proxy.withheld_words import Finder, without_values
-from tfgrpo.store.records import REDACTED
+from tfgrpo.proxy.recorded_call import UNPACKED, inflate
+from tfgrpo.proxy.withheld_keys import WithheldKeys
 
 LONGEST = 1 << 20
-"""Bytes of an error that is read, as it came and unpacked."""
-UNREAD = "the provider's error is not read here, and could quote its key"
+"""Bytes of an error that is read, as it came and unpacked; of another answer it is `UNPACKED`."""
+UNREAD = "the provider's answer is not read here, and could quote its key"
 
 
-class ProviderError(NamedTuple):
+class WholeAnswer(NamedTuple):
     """The answer: its status and reason, its headers as lines, how its body is packed, and as much
-    of that as has come; it waits here until it is whole."""
+    of that as has come."""
 
     status: int
     reason: bytes
@@ -26,41 +25,42 @@ class ProviderError(NamedTuple):
     packing: bytes
     body: bytearray
 
+    @property
+    def _longest(self) -> int:
+        return LONGEST if self.status >= 400 else UNPACKED
+
     def add(self, data: bytes) -> None:
         """Takes more of the body."""
-        if len(self.body) <= LONGEST:
+        if len(self.body) <= self._longest:
             self.body.extend(data)
 
-    def without(self, keys: tuple[bytes, ...], *, bodiless: bool) -> ProviderError:
-        """Returns it as it goes on, with the length of its body unless it is `bodiless`. What
-        holds no key is as it was, to the byte; one that cannot be read has a body of ours."""
-        withheld = Finder.of(keys)
-        reason, *lines = (_clean(one, withheld) for one in (self.reason, *self.lines))
+    def without(self, withheld: WithheldKeys, *, bodiless: bool) -> WholeAnswer:
+        """Returns it as it goes on, with the length of its body unless it is `bodiless`. A body
+        that holds no key is as it was, to the byte; in the place of one that cannot be read is an
+        error of ours."""
         if bodiless:
-            return self._replace(reason=reason, lines=lines)
-        body, text = self.body, self._text()
-        clean = None if text is None else without_values(text, withheld)
-        if clean is None or clean != text:
-            body = bytearray(error_body(UNREAD) if clean is None else clean.encode())
-            lines = _without(lines, b"content-encoding")
-        lines = [*_without(lines, b"content-length"), b"Content-Length: %d" % len(body)]
-        return self._replace(reason=reason, lines=lines, body=body)
+            return self
+        content = self._unpacked()
+        clean = error_body(UNREAD) if content is None else withheld.without(content)
+        body, lines = self.body, _without(self.lines, b"content-length")
+        if clean != content:
+            body, lines = bytearray(clean), _without(lines, b"content-encoding")
+        lines = [*lines, b"Content-Length: %d" % len(body)]
+        answer = self._replace(lines=lines, body=body)
+        if content is None and self.status < 400:
+            return answer._replace(status=502, reason=b"Bad Gateway")
+        return answer
 
-    def _text(self) -> str | None:
+    def _unpacked(self) -> bytes | None:
         """Returns the body as it was before it was packed; None where it cannot be read."""
-        content, whole = bytes(self.body), len(self.body) <= LONGEST
+        content, most = bytes(self.body), self._longest
+        whole = len(content) <= most
         if self.packing and content:
             if self.packing not in PACKINGS:
                 return None
-            content, unpacked = inflate(content, LONGEST)
+            content, unpacked = inflate(content, most)
             whole = whole and bool(unpacked)
-        return content.decode(errors="replace") if whole else None
-
-
-def _clean(line: bytes, withheld: Finder) -> bytes:
-    return withheld.sub(REDACTED, line.decode(errors="surrogateescape")).encode(
-        errors="surrogateescape"
-    )
+        return content if whole else None
 
 
 def _without(lines: list[bytes], name: bytes) -> list[bytes]:
