@@ -44,6 +44,8 @@ class WithheldKeys:
         letters = sorted({*b"".join(self.keys)})
         self.ends = frozenset(letters) | frozenset(b"\\u0234567")
         """Bytes that a piece ends with where a key may go on in the next."""
+        self.most = 2 * ESCAPE * max(map(len, self.keys), default=0)
+        """Bytes that a key is written in at most, but for strings deep in others."""
         escaped = b"|".join(_hex(letter) for letter in letters)
         signs = b"".join(re.escape(b"%c" % one) for one in letters if not chr(one).isalnum())
         self.may_be_escaped = re.compile(rb"\\(?:u00(?:%b)|[\\%b])" % (escaped, signs)).search
@@ -166,10 +168,7 @@ class EventFilter:
         start = self._at + len(self._held)
         self._held += lines
         for match in _member.finditer(lines):
-            name, value = match.groups()
-            before = self._begun.get(name)
-            if before is not None or (value[-1:] and value[-1] in self._withheld.ends):
-                self._look(name, value, start + match.start(2))
+            self._look(match, start)
         waiting = (one.places[0][0] for one in self._begun.values() if len(one.letters) > FEW)
         stop = self._at + len(self._held)
         begin = max(min(waiting, default=stop), self._at)
@@ -186,8 +185,23 @@ class EventFilter:
                 self._overwrite(one.places)
         return self._go_on(self._at + len(self._held)) + self._line
 
-    def _look(self, name: bytes, value: bytes, at: int) -> None:
-        """Takes a value as what follows the values before it in members of its name."""
+    def _look(self, member: re.Match[bytes], start: int) -> None:
+        """Takes a member as what follows those before it of its name. Of a long value its ends are
+        looked at: what has all of a key was seen already."""
+        name, value = member.groups()
+        withheld, at, before = self._withheld, start + member.start(2), name in self._begun
+        if before or (value[-1:] and value[-1] in withheld.ends):
+            most = withheld.most
+            if before:
+                self._add(name, value[:most], at)
+            if len(value) <= most and before:
+                return
+            self._begun.pop(name, None)
+            ending = value[-most:]
+            if withheld.begun(withheld.plain(ending)):
+                self._add(name, ending, at + len(value) - len(ending))
+
+    def _add(self, name: bytes, value: bytes, at: int) -> None:
         withheld = self._withheld
         letters, places = self._begun.pop(name, Begun(b"", []))
         letters += withheld.plain(value)
