@@ -20,12 +20,14 @@ _begun_escape = re.compile(rb"\\+(?:u(?:0(?:0[2-7]?)?)?)?\Z")
 ESCAPE, LONGEST_ESCAPE = 6, 64
 """Bytes of an escape from its last backslash on, and those of a piece's end that it may be in."""
 
-_member = re.compile(rb'"([^"\\]{1,64})"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_member = re.compile(rb'"([^"\\]{1,64})"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 """A member of JSON whose value is a text."""
 LONGEST_WAIT = 64 << 10
 """Bytes of a stream that wait at most until a key that has begun goes on."""
 FEW = 3
 """Bytes of a key's beginning that say nothing of it."""
+LOOKED_FOR = 24
+"""Letters of a key that are looked for, one by one, where a text ends."""
 
 
 class Begun(NamedTuple):
@@ -56,6 +58,12 @@ class WithheldKeys:
     @cached_property
     def _written(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(map(_pattern, self.keys)))
+
+    @cached_property
+    def may_go_on(self) -> re.Pattern[bytes]:
+        """Finds a text that may end with the beginning of a key, alone or among others in JSON."""
+        ends = b"|".join(map(_beginning, self.keys))
+        return re.compile(rb'\\u00|(?:%b)(?:\Z|"\s*[,}\]])' % ends)
 
     def without(self, data: bytes) -> bytes:
         """Returns bytes that are whole without the keys."""
@@ -162,13 +170,19 @@ class EventFilter:
 
     def passed(self, piece: bytes) -> bytes:
         """Returns what goes on now that a piece is here."""
+        may_go_on = self._withheld.may_go_on.search
+        is_plain = not (self._line or self._held or self._begun) and piece.endswith(b"\n")
+        if is_plain and not may_go_on(piece):
+            self._at += len(piece)
+            return piece
         data = self._line + piece
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         lines, self._line = data[:end], data[end:]
         start = self._at + len(self._held)
         self._held += lines
         for match in _member.finditer(lines):
-            self._look(match, start)
+            if match[1] in self._begun or may_go_on(match[2]):
+                self._look(match, start)
         waiting = (one.places[0][0] for one in self._begun.values() if len(one.letters) > FEW)
         stop = self._at + len(self._held)
         begin = max(min(waiting, default=stop), self._at)
@@ -189,17 +203,11 @@ class EventFilter:
         """Takes a member as what follows those before it of its name. Of a long value its ends are
         looked at: what has all of a key was seen already."""
         name, value = member.groups()
-        withheld, at, before = self._withheld, start + member.start(2), name in self._begun
-        if before or (value[-1:] and value[-1] in withheld.ends):
-            most = withheld.most
-            if before:
-                self._add(name, value[:most], at)
-            if len(value) <= most and before:
-                return
+        at, most = start + member.start(2), self._withheld.most
+        self._add(name, value[:most], at)
+        if len(value) > most:
             self._begun.pop(name, None)
-            ending = value[-most:]
-            if withheld.begun(withheld.plain(ending)):
-                self._add(name, ending, at + len(value) - len(ending))
+            self._add(name, value[-most:], at + len(value) - most)
 
     def _add(self, name: bytes, value: bytes, at: int) -> None:
         withheld = self._withheld
@@ -237,6 +245,13 @@ def _letter_of(escape: re.Match[bytes]) -> bytes:
 
 def _hex(letter: int) -> bytes:
     return b"(?i:%02x)" % letter
+
+
+def _beginning(key: bytes) -> bytes:
+    pattern = rb'[^"\\]*'
+    for letter in reversed(key[:LOOKED_FOR]):
+        pattern = b"%b(?:%b)?" % (re.escape(b"%c" % letter), pattern)
+    return b"(?:%b)" % pattern
 
 
 def _pattern(key: bytes) -> bytes:
