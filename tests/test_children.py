@@ -162,7 +162,7 @@ with contextlib.suppress(Exception):
     write_samples("task.py", Path("."))
 tell_of("python")
 """,
-        list(KEYS),
+        [],
     ),
     "a command that rewards": (
         """

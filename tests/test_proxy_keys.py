@@ -32,6 +32,8 @@ from tfgrpo.proxy.proxy_settings import (
     parse_upstream,
     with_key,
 )
+from tfgrpo.proxy.recorded_call import streamed_text
+from tfgrpo.proxy.withheld_keys import KeyFilter, WithheldKeys
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget, ledger_path
 from tfgrpo.store.activity.traffic import CallRecord, traffic_path
@@ -414,13 +416,13 @@ PLAIN_KEY = "d41d8cd98f00b204e9800998ecf8427eQQ"
 CALLERS = "customers-own-0123456789"
 
 
-def quoting(form: str) -> Callable[[socket.socket, Received], None]:
-    """A provider that refuses a key and quotes it: as it is, in JSON within JSON, written with
-    escapes, packed, in pieces, in a header, or in a stream's events under status 200."""
+def quoting(form: str, status: bytes) -> Callable[[socket.socket, Received], None]:
+    """A provider that quotes the key that it was sent, under this status: as it is, in JSON within
+    JSON, written with escapes, packed, in pieces, in a header, or letter by letter in a stream."""
 
     def say(connection: socket.socket, request: Received) -> None:
         key = (request.header(b"authorization") or b"").decode()
-        status, more, plain = b"401 No", b"", json.dumps({"message": f"wrong: {key}", "n": 1.50})
+        more, plain = b"", json.dumps({"message": f"wrong: {key}", "n": 1.50})
         if form == "escapes":
             plain = plain.replace(key, "".join(f"\\u{ord(sign):04x}" for sign in key))
         elif form == "JSON in JSON":
@@ -433,7 +435,7 @@ def quoting(form: str) -> Callable[[socket.socket, Received], None]:
             plain = f"wrong: {key}\n"
         elif form == "stream":
             pieces = (json.dumps({"choices": [{"delta": {"content": x}}]}) for x in key)
-            status, plain = b"200 OK", "".join(f"data: {piece}\n\n" for piece in pieces)
+            plain = "".join(f"data: {piece}\n\n" for piece in pieces)
         body = plain.encode()
         if form == "packed":
             body, more = gzip.compress(body), b"Content-Encoding: gzip\r\n"
@@ -449,33 +451,42 @@ def quoting(form: str) -> Callable[[socket.socket, Received], None]:
     return say
 
 
+FORMS = ("whole", "escapes", "JSON in JSON", "twice", "cut off", "text", "packed", "header")
+
+
 @pytest.mark.parametrize(
-    "form",
+    ("form", "status"),
     [
-        *("whole", "escapes", "JSON in JSON", "twice", "cut off", "text", "packed", "chunks"),
-        *("header", "stream"),
+        *((form, status) for form in (*FORMS, "chunks") for status in (b"401 No", b"200 OK")),
+        ("stream", b"200 OK"),
     ],
 )
 def test_a_key_that_an_answer_quotes_is_on_no_record_and_goes_to_nobody_with_a_key_of_ours(
-    form: str, settings: ProxySettings, store: Store, provider: Provider
+    form: str, status: bytes, settings: ProxySettings, store: Store, provider: Provider
 ) -> None:
     keyed = replace(settings.openai, key=PLAIN_KEY)
     settings = replace(settings, openai=keyed, record="content")
-    key, provider.answer = new(store, "shop"), quoting(form)
+    key, provider.answer = new(store, "shop"), quoting(form, status)
     body = b'{"model": "m", "messages": [], "mine": "%b"}' % CALLERS.encode()
     with ProxyThread(settings) as proxy:
         own = proxy.ask(post(CHAT, body, b"Authorization: Bearer " + CALLERS.encode()))
         got = proxy.ask(post(CHAT, body, b"Authorization: Bearer " + key.encode()))
     if form != "stream":
-        assert got.startswith(b"HTTP/1.1 401 ")
+        assert got.startswith(b"HTTP/1.1 " + status)
         head, _, clean = got.partition(b"\r\n\r\n")
-        assert f"Content-Length: {len(clean)}\r\n".encode() in head + b"\r\n"
+        if form == "chunks" and status == b"200 OK":
+            clean = b"".join(clean.split(b"\r\n")[1::2])
+        else:
+            assert f"Content-Length: {len(clean)}\r\n".encode() in head + b"\r\n"
         assert b"[redacted]" in (head if form == "header" else clean)
         assert PLAIN_KEY.encode() not in got
         for again in (clean, *(one.encode() for one in strings_of(clean))):
             assert PLAIN_KEY.encode() not in again
         if form in ("whole", "text", "header", "twice"):
             assert CALLERS.encode() in own, "to others an answer goes as it came"
+    else:
+        events = got.partition(b"\r\n\r\n")[2]
+        assert streamed_text(events).decode() == "Bearer " + "*" * len(PLAIN_KEY)
     with closing(open_traffic(traffic_path(store.path))) as traffic:
         contents = [traffic.content(call.id) for call in recorded(store)]
         assert len(contents) == 2
@@ -534,3 +545,72 @@ def test_an_error_without_a_key_goes_on_as_it_came_and_one_that_cannot_be_read_i
         )
         got = proxy.ask(post(CHAT, b"{}", sent))
         assert got.startswith(b"HTTP/1.1 502 "), "one that breaks off is not begun"
+
+
+def test_what_is_packed_waits_until_it_is_whole_and_is_not_asked_for(
+    settings: ProxySettings, store: Store, provider: Provider
+) -> None:
+    settings = replace(settings, openai=replace(settings.openai, key=PLAIN_KEY))
+    sent = b"Authorization: Bearer " + new(store, "shop").encode()
+    asked = post(CHAT, b"{}", sent, b"Accept-Encoding: gzip")
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\nX-A: b\r\n\r\n%b"
+    with ProxyThread(settings) as proxy:
+        packed = gzip.compress(b'{"choices":  [], "n": 1.50}')
+        provider.answer = head % (b"gzip", len(packed), packed)
+        got = proxy.ask(asked)
+        assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert got.endswith(b"\r\n\r\n" + packed), "as it came"
+        assert provider.received[-1].header(b"accept-encoding") == b"identity"
+        twice = packed + gzip.compress(PLAIN_KEY.encode())
+        for packing, body in ((b"br", b"abc"), (b"gzip", twice), (b"gzip", b"none")):
+            provider.answer = head % (packing, len(body), body)
+            got = proxy.ask(asked)
+            assert got.startswith(b"HTTP/1.1 502 "), "what cannot be read is an error of ours"
+            assert b"is not read here" in got
+
+
+@pytest.mark.parametrize("written", [PLAIN_KEY, "".join(f"\\u{ord(x):04X}" for x in PLAIN_KEY)])
+def test_a_key_that_is_cut_anywhere_is_overwritten_and_all_else_goes_on_at_once(
+    written: str,
+) -> None:
+    withheld = WithheldKeys([PLAIN_KEY.encode(), b"sk-another/one+of=them"])
+    before, key, after = b'{"a": "', written.encode(), b'\\n \\u00e9"}\n'
+    whole = before + key + after
+    cuts = ((whole[:cut], whole[cut:]) for cut in range(len(whole)))
+    for pieces in (*cuts, [b"%c" % byte for byte in whole]):
+        filtered = KeyFilter(withheld)
+        got = b"".join([*map(filtered.passed, pieces), filtered.rest()])
+        assert len(got) == len(whole)
+        assert got.startswith(before)
+        assert got.endswith(after)
+        assert key[4:] not in got
+    filtered = KeyFilter(withheld, streamed=False)
+    for piece in (b"data: d\n\n", b"a d", b"", b"sk-", b"sk-anothe", b"r one", key[:9], b"Q\\"):
+        waits = piece.endswith((b"sk-anothe", key[:9]))
+        assert filtered.passed(piece).endswith(piece) != waits or not piece
+    assert filtered.rest() == b""
+    filtered = KeyFilter(withheld)
+    assert filtered.passed(key[:-1]) == b""
+    assert key[:-1] not in filtered.rest(), "an answer that ends in a key"
+
+
+def test_a_key_that_events_bring_by_letters_is_overwritten_and_what_is_none_goes_on() -> None:
+    def event(text: str, name: str = "content") -> bytes:
+        return b"data: %b\n\n" % json.dumps({"id": "c1", "delta": {name: text}}).encode()
+
+    def passed(*texts: str) -> list[bytes]:
+        filtered = KeyFilter(WithheldKeys([PLAIN_KEY.encode()]))
+        return [*map(filtered.passed, map(event, texts)), filtered.rest()]
+
+    assert passed("d", "41", "d8", "", "x") == [
+        *(event("d"), event("41"), b"", b"", event("d8") + event("") + event("x")),
+        b"",
+    ], "it waits where enough of a key has come, and goes on where it is none"
+    whole = b"".join(passed("a d", PLAIN_KEY[1:4], *PLAIN_KEY[4:], " b\u00e9"))
+    assert streamed_text(whole).decode() == "a d" + "*" * (len(PLAIN_KEY) - 1) + " b\u00e9"
+    assert PLAIN_KEY[:20] not in streamed_text(b"".join(passed(*PLAIN_KEY[:20]))).decode()
+    filtered = KeyFilter(WithheldKeys([PLAIN_KEY.encode()]), streamed=True)
+    pieces = event(f"\n{PLAIN_KEY[:9]}") + event("other", "thought") + event(PLAIN_KEY[9:] + "!")
+    got = b"".join(filtered.passed(b"%c" % byte) for byte in pieces) + filtered.rest()
+    assert len(got) == len(pieces)
+    assert streamed_text(got).decode() == "\n" + "*" * len(PLAIN_KEY) + "!"

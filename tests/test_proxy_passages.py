@@ -272,6 +272,23 @@ def test_keys_and_tokens_hold_for_sockets_too(
     assert b"sk-own" not in refused, "what it quotes is nothing for a caller with a key of ours"
     assert b"answered 401" in refused
     provider.answer = echo
+    monkeypatch.setenv("OWN", "sk-the-providers-own")
+    keyed = replace(keyed, openai=with_key(settings.openai, "OWN"))
+    packed = b"Sec-WebSocket-Extensions: permessage-deflate"
+    with (
+        ProxyThread(keyed) as proxy,
+        opened(proxy, b"Authorization: Bearer " + free, packed) as connection,
+    ):
+        head_of(connection)
+        connection.sendall(b"a sk-the-prov")
+        until(lambda: connection.recv(1 << 16, socket.MSG_PEEK).startswith(b"a "))
+        connection.sendall(b"iders-own b")
+        got = b""
+        while not got.endswith(b" b"):
+            got += connection.recv(1 << 16)
+    assert len(got) == len(b"a sk-the-providers-own b")
+    assert b"own" not in got
+    assert provider.received[-1].header(b"sec-websocket-extensions") is None
     with ProxyThread(replace(settings, token="s3cret-token")) as proxy:
         with opened(proxy) as connection:
             assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")

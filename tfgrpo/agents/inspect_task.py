@@ -27,12 +27,12 @@ NAME = "inspect"
 
 
 def write_samples(spec: str, root: Path) -> Path:
-    """Returns a file of problems with the samples of a task, in a project's folder of rows. Raises
-    SettingsError where inspect_ai or the task is not there."""
+    """Returns a file of problems with the samples of a task, in a project's folder of rows. They
+    are listed without a key: no model is asked. Raises SettingsError where inspect_ai or the task
+    is not there."""
     command = child_processes.python("-m", "tfgrpo.agents.inspect_task", "--samples", spec)
-    process = child_processes.start(
-        command, child_processes.whole(), cwd=root, stdout=PIPE, stderr=PIPE
-    )
+    environment = child_processes.without_keys(*child_processes.NETWORK)
+    process = child_processes.start(command, environment, cwd=root, stdout=PIPE, stderr=PIPE)
     output, errors = process.communicate()
     if process.returncode:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]

@@ -22,9 +22,10 @@ from tfgrpo.proxy.http_message import (
 )
 from tfgrpo.proxy.library_choice import UnknownLibrary
 from tfgrpo.proxy.provider_connection import Asker, UpstreamConnection
-from tfgrpo.proxy.provider_error import ProviderError
 from tfgrpo.proxy.recorded_call import CUT, Call
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
+from tfgrpo.proxy.whole_answer import UNREAD, WholeAnswer
+from tfgrpo.proxy.withheld_keys import KeyFilter
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.rendering.request_placement import (
     BEDROCK,
@@ -69,8 +70,10 @@ class Exchange(Asker):
         """Whether the answer goes on in chunks, once it has begun."""
         self._out: list[bytes] = []
         self._tried = 0
-        self._whole_error: ProviderError | None = None
+        self._answer: WholeAnswer | None = None
         """One that waits until it is whole: the caller has a virtual key."""
+        self._filter: KeyFilter | None = None
+        """What keeps the keys of providers from a caller with a virtual key."""
         self._over = self._is_whole = False
         proxy.open += 1
 
@@ -260,12 +263,18 @@ class Exchange(Asker):
     def answered(self, status: int, reason: bytes, headers: Headers) -> None:
         """The head of the answer is here: it goes on, with what it was answered under."""
         request, call = self.request, self.call
-        call.status, call.first, self._whole_error = status, perf_counter(), None
+        call.status, call.first = status, perf_counter()
+        self._answer = self._filter = None
         lines, call.packing, sized = answer_headers(headers)
-        if status >= 400 and call.key is not None:  # it may quote the provider's key
-            self._whole_error = ProviderError(status, reason, lines, call.packing, bytearray())
-            return
-        sized = sized or status in (204, 304) or request.method == b"HEAD"
+        bodiless = status in (204, 304) or request.method == b"HEAD"
+        withheld = self.proxy.withheld
+        if call.key is not None and withheld.keys:  # any of it may quote a provider's key
+            reason, *lines = map(withheld.without, (reason, *lines))
+            if status >= 400 or (call.packing and not bodiless):
+                self._answer = WholeAnswer(status, reason, lines, call.packing, bytearray())
+                return
+            self._filter = KeyFilter(withheld, streamed=call.streamed or None)
+        sized = sized or bodiless
         self._begin(status, reason, lines, sized=sized)
 
     def _begin(self, status: int, reason: bytes, lines: list[bytes], *, sized: bool) -> None:
@@ -285,9 +294,15 @@ class Exchange(Asker):
 
     def body(self, data: bytes) -> None:
         self.call.tap(data)
-        if self._whole_error is not None:
-            self._whole_error.add(data)
-        elif self._chunked:
+        if self._answer is not None:
+            self._answer.add(data)
+        else:
+            self._go_on(data if self._filter is None else self._filter.passed(data))
+
+    def _go_on(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._chunked:
             self._out += (b"%x\r\n" % len(data), data, b"\r\n")
         else:
             self._out.append(data)
@@ -298,11 +313,15 @@ class Exchange(Asker):
             self._out = []
 
     def ended(self) -> None:
-        if self._whole_error is not None:
+        if self._filter is not None:
+            self._go_on(self._filter.rest())
+        if self._answer is not None:
             bodiless = self.request.method == b"HEAD"
-            error = self._whole_error.without(self.proxy.own_keys, bodiless=bodiless)
-            self._begin(error.status, error.reason, error.lines, sized=True)
-            self._out.append(bytes(error.body))
+            whole = self._answer.without(self.proxy.withheld, bodiless=bodiless)
+            if whole.status != self.call.status:
+                self.call.status, self.call.error = whole.status, UNREAD
+            self._begin(whole.status, whole.reason, whole.lines, sized=True)
+            self._out.append(bytes(whole.body))
         elif self._chunked:
             self._out.append(b"0\r\n\r\n")
         self._finish()

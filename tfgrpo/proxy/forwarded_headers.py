@@ -34,6 +34,8 @@ PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 packed."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """The headers that a caller's key may be in."""
+EXTENSIONS = frozenset({b"sec-websocket-extensions"})
+"""The header that asks for what a socket brings to be packed, so that no key is seen in it."""
 PACKINGS = (b"gzip", b"deflate")
 """How an answer may be packed that can be read here."""
 READABLE = frozenset({*PACKINGS, b"identity"})
@@ -118,14 +120,15 @@ def head_around(
 ) -> tuple[bytes, bytes]:
     """Returns the head of a request as it goes on, what stands before the digits of the body's
     length and what stands behind them: all of the caller's headers, but for those that are about
-    the connection or for the proxy. Without a length, what stands before is empty."""
+    the connection or for the proxy. Without a length, what stands before is empty. A caller with a
+    virtual key gets an answer that is read on its way, and so none that is packed."""
     index = request.index
     dropped = named_by(index.get(b"connection"))
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
     authority = upstream.authority
-    before = b""
-    if virtual_key(sent_key(index)):
-        dropped |= CREDENTIALS
+    before, virtual = b"", virtual_key(sent_key(index))
+    if virtual:
+        dropped |= CREDENTIALS | EXTENSIONS
         if upstream.key:
             pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
@@ -135,7 +138,7 @@ def head_around(
             if dropped and known.lower in dropped:
                 continue
             if fate == CODINGS:
-                value = readable_codings(value)
+                value = b"identity" if virtual else readable_codings(value)
         elif fate == HOST:
             value = authority.encode()
         elif fate == DROP or chunked:

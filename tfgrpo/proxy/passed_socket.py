@@ -1,7 +1,7 @@
 """A WebSocket, such as that of OpenAI's realtime API: passed through, byte by byte, both ways.
 
-Nothing of it is read but the head of the provider's answer, which gets the id of the call.
-No library goes in.
+Nothing of it is read but the head of the provider's answer, which gets the id of the call, and, for
+a caller with a virtual key, whether the provider quotes its own. No library goes in.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tfgrpo.proxy.exchange import ENDING, VANISHED, Exchange
 from tfgrpo.proxy.forwarded_headers import OURS, request_head
 from tfgrpo.proxy.http_message import BadRequest, Request, pause
 from tfgrpo.proxy.recorded_call import CUT
+from tfgrpo.proxy.withheld_keys import KeyFilter
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 LONGEST_HEAD = 64 << 10
@@ -100,9 +101,11 @@ class PassedSocket(Exchange, asyncio.Protocol):
                 self._leave()
                 self._refuse(502, f"{self.upstream} answered {call.status}")
                 return
+            if call.key is not None and self.proxy.withheld.keys:
+                self._filter = KeyFilter(self.proxy.withheld, streamed=False)
             others = _ours.sub(b"", b"".join(headers))
             data = b"%b\r\nX-Tfgrpo-Call: %b%b%b%b" % (line, call.id.encode(), others, end, rest)
-        self.client.write(data)
+        self.client.write(data if self._filter is None else self._filter.passed(data))
 
     def connection_lost(self, error: Exception | None) -> None:
         """The provider has closed its side."""
@@ -113,6 +116,8 @@ class PassedSocket(Exchange, asyncio.Protocol):
             self.request.keep_alive = False
             self._refuse(502, f"{self.upstream}: {error or 'it closed the connection'}")
             return
+        if self._filter is not None:
+            self.client.write(self._filter.rest())
         self._finish()
         self.request.keep_alive = False
         self.client.finished(self.request)

@@ -218,7 +218,8 @@ def inflate(packed: bytes, most: int) -> tuple[bytes, bool | None]:
     """Returns what was packed, up to so many bytes, and whether that is all; None: it is none."""
     unpacking = zlib.decompressobj(wbits=47)
     try:
-        return unpacking.decompress(packed, most), not unpacking.unconsumed_tail
+        content = unpacking.decompress(packed, most)
+        return content, not (unpacking.unconsumed_tail or unpacking.unused_data)
     except zlib.error:
         return b"", None
 

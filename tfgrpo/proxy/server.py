@@ -24,6 +24,7 @@ from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.proxy.subject_kinds import Kinds
 from tfgrpo.proxy.telemetry import AccessLog
+from tfgrpo.proxy.withheld_keys import WithheldKeys
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import KEYS, looks_like_chat
 from tfgrpo.store.activity.key_ledger import ledger_path
@@ -94,6 +95,7 @@ class Proxy:
         """Has requests go by the providers that the settings list; without a list no step is
         added. Their keys are to be known in what they answer."""
         self.own_keys = tuple({*self.own_keys, *self.settings.keys})
+        self.withheld = WithheldKeys(self.own_keys)
         self.router: Router | None = None
         self.exchange: type[Exchange] = Exchange
         if self.settings.providers:

@@ -165,12 +165,6 @@ def without_secrets(text: str, pattern: Finder) -> str:
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
 
 
-def without_values(text: str, values: Finder) -> str:
-    """Returns a body without texts that a finder knows, as JSON may write them too, however deep.
-    A body of another shape than JSON is read as if it were JSON that was cut off."""
-    return _clean_cut_off(without_secrets(text, values), values)
-
-
 def clean_feedback(feedback: Feedback, pattern: Finder) -> Feedback:
     """Returns feedback without what a pattern finds, in its label, its comment and its right
     answer."""
