@@ -21,7 +21,7 @@ import click  # noqa: E402
 
 from tfgrpo.cli.help import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.cli.start_context import App  # noqa: E402
-from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
+from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice, hide_secrets  # noqa: E402
 from tfgrpo.store.exit_codes import FAILED, INTERRUPTED, UNREAD  # noqa: E402
 
 SECTIONS = {
@@ -340,7 +340,7 @@ def complain(message: str, hint: str | None) -> None:
     """Prints an error to standard error, without what would command a terminal."""
     from tfgrpo.cli.printing import echo, shown, style
 
-    echo(style("error: ", fg="red") + shown(message), err=True)
+    echo(style("error: ", fg="red") + shown(hide_secrets(message)), err=True)
     if hint:
         echo(style("hint: ", fg="cyan") + shown(hint), err=True)
 

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.errors import BadLocation, StoreError
+from tfgrpo.store.errors import SECRET, BadLocation, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +35,6 @@ _secrets: dict[str, dict[str, str]] = {}
 """Address without secrets → those that came with it, by libpq's names, of this process alone."""
 _passwords: set[str] = set()
 """All secrets that came with an address, also with one that had others later."""
-SECRET = r"pass(?!file)|pwd|secret|scram_.*_key"
-"""What a setting of libpq's is called whose value is a secret, and what people write for that."""
 FOLDER = ".tfgrpo"
 FILE = "store.db"
 
@@ -147,14 +145,6 @@ def parse_address(text: str) -> Address:
 
 def _query(text: str) -> str:
     return f"?{text}" if text else ""
-
-
-def without_password(text: str) -> str:
-    """A text for people, in which no address has a user and a password: it may be of a kind that
-    nothing here takes."""
-    import re
-
-    return re.sub(r"(?<=:/)(/?)[^\s/?#]*@", r"\1***@", text)
 
 
 def _checked(place: Path | str) -> Path | str:

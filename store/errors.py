@@ -14,13 +14,34 @@ HALF_A_CHARACTER = "part of a character is missing (a lone surrogate)"
 MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
+SECRET = (
+    r"pass(?!file)|pwd|secret|token|credential|bearer|cookie|authori[sz]ation|signature|^sig$|^auth$"
+    r"|(?:^|[-_]|api|access|account|private|shared)key$"
+)
+"""What a parameter of an address is called whose value is a secret, libpq's among them."""
+_USER = re.compile(r"(?<=:/)(/?)[^\s/?#]*@")
+_PARAMETER = re.compile(r"(?<=[?&;#])([\w.~%+-]+)=[\w.~%+/:=-]+")
+"""A parameter with a value. No sign of a shell's is in it: it would hide what a program is."""
+
+
+def hide_secrets(text: str) -> str:
+    """A text for people in which no address has a user, a password or the value of a parameter that
+    is called like a secret. The address may be of a kind that nothing here takes."""
+
+    def hidden(match: re.Match[str]) -> str:
+        return f"{match[1]}=***" if re.search(SECRET, match[1], re.IGNORECASE) else match[0]
+
+    return _PARAMETER.sub(hidden, _USER.sub(r"\1***@", text))
+
+
 class TfgrpoError(Exception):
-    """Something a user can mend. `hint` tells how, when that is known."""
+    """Something a user can mend. `hint` tells how, when that is known. A secret in an address is
+    left out of the message."""
 
     exit_code = FAILED
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(hide_secrets(message))
         self.hint = hint
 
 

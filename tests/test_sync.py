@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -762,3 +762,27 @@ def test_a_clone_has_the_snapshots_of_commits(tmp_path: Path) -> None:
     locations.clone(there, tmp_path / "b.db", author="bob")
     with Store.open(tmp_path / "b.db") as copy:
         assert copy.port.counts.snapshot_positions() == positions
+
+
+@pytest.mark.parametrize("take", [None, "theirs"])
+def test_a_pull_of_a_redacted_text_hints_at_what_solves_it(
+    take: Literal["theirs"] | None, team: Store, tmp_path: Path
+) -> None:
+    with cloned(str(tmp_path / "team"), tmp_path / "copy", []) as copy:
+        id = next(iter(copy.library())).id
+        copy.commit("main", [Operation("MODIFY", id, "Check the units.")], message="mine")
+        team.commit("main", [Operation("MODIFY", id, "The key is k.")], message="theirs")
+        redact(team, team.port.counts.events())
+        team.commit("main", [add("New on the other side.")], message="more")
+        more = {} if take is None else {"resolve": side(take)}
+        source = StorePeer(team)
+        with pytest.raises(TfgrpoError, match="redacted") as caught:
+            sync.pull(copy, source, "origin", "main", into="main", called="origin main", **more)
+        hint = caught.value.hint or ""
+        assert "--theirs" not in hint
+        assert "--ours" in hint
+        assert "merge origin/main --edit" in hint
+        assert copy.resolve("origin/main").digest == team.tip("main").digest, "it is fetched"
+        ours = {"resolve": side("ours"), "called": "origin main"}
+        sync.pull(copy, source, "origin", "main", into="main", **ours)
+        assert {e.text for e in copy.library()} >= {"Check the units.", "New on the other side."}

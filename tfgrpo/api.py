@@ -45,7 +45,6 @@ from tfgrpo.store.address import (
     is_address,
     project_root,
     store_path,
-    without_password,
 )
 from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.history.log_filter import parse_time
@@ -464,9 +463,8 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
         except StoreError:
             path = store_path(Path.cwd())
     if not make and not is_there(path):
-        there = without_password(str(path))
         raise StoreError(
-            f"no store at {there}", hint="create one with `tfgrpo init` or tfgrpo.train"
+            f"no store at {path}", hint="create one with `tfgrpo init` or tfgrpo.train"
         )
     return path, partial(default_author, str(project_root(path)))
 

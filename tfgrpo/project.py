@@ -23,6 +23,7 @@ from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.transfer.remotes import Remotes
 from tfgrpo.toml_text import parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
@@ -343,7 +344,7 @@ def store_permissions(store: Store) -> list[Permissions]:
     return [
         *(of_run(name, config, root, known) for name, config in configs.items()),
         *_rubrics((spec for spec in specs if isinstance(spec, str)), root),
-        *(of_remote(root, name, there) for name, there in store.port.names.remotes().items()),
+        *(of_remote(root, name, there) for name, there in Remotes(store).all().items()),
     ]
 
 

@@ -91,11 +91,19 @@ class Joining(NamedTuple):
 
 
 class MergeConflict(TfgrpoError):
-    """A merge, cherry-pick or revert that needs a decision. Nothing was recorded."""
+    """A merge, cherry-pick or revert that needs a decision. Nothing was recorded. `redacted` says
+    whether a text of theirs is redacted, which no side brings back."""
 
-    def __init__(self, message: str, conflicts: Sequence[Conflict], *, hint: str) -> None:
+    def __init__(
+        self, message: str, conflicts: Sequence[Conflict], *, hint: str, redacted: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.conflicts = tuple(conflicts)
+        self.redacted = redacted
+
+
+class RedactedText(InvalidOperation):
+    """A conflict that was resolved to what stands for a redacted text. Nothing was recorded."""
 
 
 class NothingToChange(TfgrpoError):
@@ -166,8 +174,8 @@ def three_way(
 ) -> Merged:
     """The operations that turn `ours` into the merge of both, in library order. Without `resolve`,
     conflicts are in the result. A text that theirs redacted is always one, and so is a `disputed`
-    one, of which it is not known what it was, where the two differ. Raises InvalidOperation when it
-    is resolved to what stands for a redacted text."""
+    one, of which it is not known what it was, where the two differ. Raises RedactedText when it is
+    resolved to what stands for a redacted text."""
     before, mine, other = (_texts(library) for library in (base, ours, theirs))
     blank = {e.id for e in theirs if e.redacted}
     unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted} | disputed
@@ -188,7 +196,7 @@ def three_way(
                     continue
                 result = resolve(conflict)
                 if id in blank and result == t:
-                    raise InvalidOperation(
+                    raise RedactedText(
                         f"the text of {id} was redacted and cannot be restored",
                         hint=OF_REDACTED,
                     )
@@ -394,6 +402,7 @@ def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
             f"{'1 experience' if one else f'{len(merger.conflicts)} experiences'} {why}",
             merger.conflicts,
             hint=f"nothing was recorded; {hint}",
+            redacted=bool(apart & redacted),
         )
     order, order_conflicts = merger.order
     brought, meta = list(merger.operations), dict[str, Any]()

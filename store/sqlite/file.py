@@ -29,7 +29,6 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.address import without_password
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import FileChanged, RowRefused, StoreError, advice, not_unicode
 from tfgrpo.store.sqlite.checks import defend, refuse_computed, refuse_foreign
@@ -62,8 +61,7 @@ def connect(
     With `unchecked` additions to the schema are let be. Raises StoreError.
     """
     if not create and not os.path.isfile(path):
-        there = without_password(os.fspath(path))
-        raise StoreError(f"no store at {there}", hint="create one with `tfgrpo init`")
+        raise StoreError(f"no store at {os.fspath(path)}", hint="create one with `tfgrpo init`")
     connection: sqlite3.Connection | None = None
     try:
         if create:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import BadLocation, BadName, InvalidName, UnknownRevision
 from tfgrpo.store.history.revisions import REMOTE
 from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
@@ -17,6 +18,9 @@ CUT_SECRET = re.compile(r"[^/@:\[]*:.*@", re.S)
 """A password in an address of which a parser takes some for a port, a path or something else."""
 CUT_SECRET_SCP = re.compile(r"[^/@:\[]{2,}:.*@[^/@]*:", re.S)
 """The same in `user:password@host:path`."""
+QUERY = re.compile(r"[^?#]*[?#]")
+QUERY_SCP = re.compile(r"[^/:]{2,}:[^?]*\?[^/]*=")
+"""What follows is a query, which ssh has no use for, and which may hold a secret."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -28,8 +32,8 @@ class Remotes:
         self._port = store.port
 
     def all(self) -> dict[str, str]:
-        """Name → location, names ascending."""
-        return self._port.names.remotes()
+        """Name → location, names ascending. A query that an older record has is left out."""
+        return {name: _bare(location) for name, location in self._port.names.remotes().items()}
 
     def location(self, name: str) -> str:
         """Where a remote is. Raises UnknownRevision when there is none of that name."""
@@ -71,14 +75,14 @@ class Remotes:
                     f"remote {name} already exists, at {self.location(name)}",
                     hint=f"`tfgrpo remote set-url {name} LOCATION` changes it",
                 )
-            self._port.names.put_remote(name, location)
+            self._port.names.put_remote(name, _recorded(location))
 
     def move(self, name: str, location: str) -> str:
         """Moves a remote; returns where it was. Raises UnknownRevision, BadLocation."""
         check_location(location)
         with self._port.transaction():
             before = self.location(name)
-            self._port.names.put_remote(name, location)
+            self._port.names.put_remote(name, _recorded(location))
         return before
 
     def remove(self, name: str) -> int:
@@ -94,14 +98,28 @@ class Remotes:
         return len(branches)
 
 
+def _recorded(location: str) -> str:
+    return str(named_by(location)) if is_address(location) else location
+
+
+def _bare(location: str) -> str:
+    return re.split("[?#]", location)[0] if location.lower().startswith("ssh://") else location
+
+
 def check_location(location: str) -> None:
-    """Raises BadLocation, which does not repeat it, for a location with a password in it."""
+    """Raises BadLocation, which does not repeat it, for a location with a password or a query in
+    it. The address of a database, whose query names the library, is not for this."""
     scheme = SCHEME.match(location)
     rest = location[scheme.end() :] if scheme else location
     if SECRET.match(rest) or (CUT_SECRET if scheme else CUT_SECRET_SCP).match(rest):
         raise BadLocation(
             "the location contains a password",
             hint="leave it out: ssh will ask for it, or use a key",
+        )
+    if not is_address(location) and (QUERY if scheme else QUERY_SCP).match(rest):
+        raise BadLocation(
+            "the location has a query, which may hold a secret",
+            hint="leave it out: ssh has no use for it; in ssh://HOST/PATH a ? of a path is %3F",
         )
 
 

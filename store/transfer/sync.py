@@ -14,7 +14,7 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.allowed_names import check_name
-from tfgrpo.store.history.merge import MergeConflict, Resolve
+from tfgrpo.store.history.merge import MergeConflict, RedactedText, Resolve
 from tfgrpo.store.history.name_moves import CLONE
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, tagged
 from tfgrpo.store.history.walks import contained
@@ -88,12 +88,12 @@ def pull(
     into: str,
     **details: Unpack[PullDetails],
 ) -> Pulled:
-    """Fetches one branch and merges it into a branch here, as one operation. Raises MergeConflict,
-    with what was fetched kept, and ProtectedName, with nothing fetched."""
+    """Fetches one branch and merges it into a branch here, as one operation. Raises MergeConflict
+    and RedactedText, with what was fetched kept, and ProtectedName, with nothing fetched."""
     called, resolve = details["called"], details.get("resolve")
     names = source.names()
     arriving = _fetched(source, names, store, [branch])
-    conflict = None
+    refused: MergeConflict | RedactedText | None = None
     with store.operation(f"pull {called}"):
         fetched = _land(store, names, arriving, remote, [branch])
         before = after = store.tip(into)
@@ -102,16 +102,19 @@ def pull(
         try:
             text = details.get("message") or f"merge {called} into {into}"
             after = merges.merge(store, into, theirs, message=text, resolve=resolve)
-        except MergeConflict as error:
-            conflict = error
-    if conflict is not None:
+        except (MergeConflict, RedactedText) as error:
+            refused = error
+    if refused is not None:
         apart = theirs.digest.hex()[:12] if remote is None else f"{remote}/{branch}"
-        raise MergeConflict(
-            str(conflict),
-            conflict.conflicts,
-            hint="what was fetched is kept, and nothing was merged; pull with --ours or --theirs, "
-            f"or resolve each with `tfgrpo merge {apart} --edit`",
+        redacted = isinstance(refused, RedactedText) or refused.redacted
+        side = "--ours, which leaves yours as it is" if redacted else "--ours or --theirs"
+        hint = (
+            f"what was fetched is kept, and nothing was merged; pull with {side}, "
+            f"or resolve each with `tfgrpo merge {apart} --edit`"
         )
+        if isinstance(refused, RedactedText):
+            raise RedactedText(str(refused), hint=hint)
+        raise MergeConflict(str(refused), refused.conflicts, hint=hint, redacted=redacted)
     return Pulled(fetched, before, after, theirs)
 
 

@@ -23,7 +23,7 @@ from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.model.providers import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
 from tfgrpo.rendering.retrieve import OBJECT
-from tfgrpo.store.address import without_password
+from tfgrpo.store.errors import hide_secrets
 
 PARTS = {
     "reward": "tfgrpo.rewards",
@@ -121,8 +121,8 @@ class Permissions:
 
 def plain(value: object) -> str:
     """A value of a stranger's as a text that can be read, on one line and whole but for a
-    password in an address."""
-    text = without_password(str(value))
+    secret in an address."""
+    text = hide_secrets(str(value))
     return text if text.isprintable() and text.isascii() else ascii(text)
 
 
