@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,7 +17,7 @@ from tfgrpo.cli.flags import FORCE, MESSAGE, REASON, flag, option, path, togethe
 from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given, typed_again
 from tfgrpo.cli.version_text import events_lines, version_move_lines
 from tfgrpo.store import atomic_write
-from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.records import Op, Operation, Version
 
 
@@ -40,16 +39,11 @@ def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | Non
       tfgrpo add "Round up to whole euros." -r "the shop's own rule"
       printf '%s\n' "Charge both days." "Round up." | tfgrpo add -
     """
-    from tfgrpo.hand_edits import added
+    from tfgrpo.hand_edits import add_texts
 
     given = [line for words in texts for line in (_typed() if words == "-" else (words,))]
-    while True:
-        library = app.store.library("HEAD")
-        try:
-            commit(app, added(library, given, reason), message, expected=library.version)
-        except StaleVersion:  # somebody else may have just added one of them
-            continue
-        return
+    branch = app.branch()
+    report(app, branch, add_texts(app.store, branch, given, message, reason))
 
 
 @click.command()
@@ -73,12 +67,8 @@ def modify(app: App, given: Given) -> None:
 
     library = app.store.library("HEAD")
     id = app.store.experience_id(given.experience, library.version)
-    commit(
-        app,
-        [modified(library, id, given.new_text, given.reason)],
-        given.message,
-        onto=library.version,
-    )
+    operation = modified(library, id, given.new_text, given.reason)
+    commit(app, [operation], given.message, library.version)
 
 
 EXPERIENCES = click.argument(
@@ -155,7 +145,7 @@ def _each(app: App, op: Op, given: Given) -> None:
     library = store.library("HEAD")
     ids = dict.fromkeys(store.experience_id(e, library.version) for e in given.experiences)
     operations = [Operation(op, id, reason=given.reason) for id in ids]
-    commit(app, operations, given.message, onto=library.version)
+    commit(app, operations, given.message, library.version)
 
 
 def _typed() -> list[str]:
@@ -166,13 +156,13 @@ def _typed() -> list[str]:
     raise InvalidOperation(empty, hint="write one experience a line")
 
 
-def commit(app: App, operations: Sequence[Operation], message: str | None, **on: Any) -> None:
-    """Appends a version to HEAD's branch, for operations made `onto` a version or with the
-    branch still at `expected`, and reports it. Raises StaleVersion."""
+def commit(app: App, operations: Sequence[Operation], message: str | None, onto: Version) -> None:
+    """Appends a version to HEAD's branch, for operations made `onto` a version, and reports it.
+    Raises StaleVersion."""
     from tfgrpo.hand_edits import commit_by_hand
 
     branch = app.branch()
-    report(app, branch, commit_by_hand(app.store, branch, operations, message, **on))
+    report(app, branch, commit_by_hand(app.store, branch, operations, message, onto=onto))
 
 
 def report(app: App, branch: str, version: Version) -> None:

@@ -53,9 +53,7 @@ def checkout(app: App, given: Given) -> None:
 
         check_place(given.output)  # before HEAD has moved
     if given.revision == "-":
-        from tfgrpo.store.history.name_moves import previous_branch
-
-        given.revision = previous_branch(store)
+        given.revision = undos.previous_branch(store)
     if given.branch is not None:
         store.create_branch(given.branch, given.revision or "HEAD")
         given.revision = given.branch

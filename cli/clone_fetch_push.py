@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -37,15 +37,13 @@ from tfgrpo.store.transfer import bundle as bundles
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.locations import Location
 from tfgrpo.store.transfer.other_store import parse_name
+from tfgrpo.store.transfer.other_store import serve as answer
 from tfgrpo.store.transfer.pack import Names, printable
 from tfgrpo.store.transfer.remotes import Remotes, tracked
 from tfgrpo.store.transfer.sync import Transferred
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_remote
 from tfgrpo.trust.trusted_folders import remember_own
-
-if TYPE_CHECKING:
-    from tfgrpo.store.store import Store
 
 
 class Other(NamedTuple):
@@ -452,9 +450,6 @@ def serve(app: App) -> None:
       tfgrpo serve
       tfgrpo --store team.db serve
     """
-    from tfgrpo.store.store import Store
-    from tfgrpo.store.transfer.other_store import serve as answer
-
     opened: list[Store] = []
 
     def open_(path: str | None) -> Store:

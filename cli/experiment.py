@@ -25,7 +25,6 @@ from tfgrpo.wording import percent
 
 if TYPE_CHECKING:
     from tfgrpo.production.experiment_evidence import Compared, Evidence
-    from tfgrpo.store.store import Store
 
 
 EXPERIMENT = Named(

@@ -14,6 +14,7 @@ from tfgrpo import redaction
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, JSON, flag, option
 from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given
+from tfgrpo.store import fsck as checks
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
 from tfgrpo.store.store import Store
@@ -25,8 +26,6 @@ TO_DO = "see docs/redaction.md for what to do"
 def explained(app: App | None, error: Exception) -> TfgrpoError:
     """An unexpected error as damage of the open store, else as a bug. A file keeps the
     traceback."""
-    from tfgrpo.store import fsck as checks
-
     store = None if app is None else app.opened
     problems = () if store is None else checks.fsck(store).problems
     where = f"the traceback is in {_keep_traceback(error)}"
@@ -63,8 +62,6 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
       tfgrpo fsck
       tfgrpo fsck --repair
     """
-    from tfgrpo.store import fsck as checks
-
     app.unchecked = True  # it is told, and changes nothing unasked
     checked = checks.fsck(app.store)
     dropped = None

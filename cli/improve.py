@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -232,7 +233,7 @@ def improve(app: App, given: Given) -> None:
         if given.quiet or given.as_json:
             done = live_display.run(improve_library(app.store, project, request))
         else:
-            with live_display.Reporter(app.store) as report:
+            with closing(live_display.Reporter(app.store)) as report:
                 show = live_display.no_scores(report)  # the proposal has them in a line
                 work = improve_library(app.store, project, request, on_progress=show)
                 done = live_display.run(work)

@@ -15,8 +15,9 @@ from tfgrpo.cli.flags import JSON, many, option, path
 from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.store.address import project_root
-from tfgrpo.store.opening import members_of
+from tfgrpo.store.opening import is_there, members_of
 from tfgrpo.store.port import Level
+from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from tfgrpo.data.column_roles import ColumnGuess
@@ -88,9 +89,6 @@ def init(app: App, given: Given) -> None:
 
 
 def _make_store(app: App) -> None:
-    from tfgrpo.store.opening import is_there
-    from tfgrpo.store.store import Store
-
     path = app.new_file
     there = is_there(app.new_path)
     store = Store.init(path, author=default_author)

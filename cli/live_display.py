@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Self, TypeVar
+from contextlib import closing
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console, Group
@@ -56,7 +57,7 @@ def watched(
 ) -> T:
     """Runs work that tells how it goes; an interruption says `again`, and ends the command.
     Raises BrokenPipeError where nobody reads what is printed."""
-    with Reporter(store) as report:
+    with closing(Reporter(store)) as report:
         try:
             return run(work(report))
         except Interrupted as stop:
@@ -241,7 +242,7 @@ def left(seconds: float | None, dollars: float | None = None) -> str:
 
 
 class Reporter:
-    """Shows notices of a run or an evaluation as they come. A context manager."""
+    """Shows notices of a run or an evaluation as they come, until it is closed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -285,12 +286,6 @@ class Reporter:
         self.close()
         view.start()
         self._shown, self._progress = view, progress
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def scores_lines(scores: Scores) -> Iterator[str]:
@@ -341,9 +336,3 @@ class Fetch:
         done, total = self._at
         size = f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"
         return _bar(f"fetching {self._name}", done / total, size)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def _fetched(name: str) -> tuple[LocalModel, Path]:
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
 
-    with Fetch() as bar:
+    with closing(Fetch()) as bar:
         weights = find(name)
         folder = model_cache(os.environ).folder
         return weights, fetch(weights, folder, lambda d, t: bar.update(weights.name, d, t))

@@ -13,7 +13,7 @@ import click
 
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.store import address
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError, install_hint
+from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,8 +92,6 @@ class App:
     def root_or_here(self) -> Path:
         """The folder the store belongs to, and this one where there is none."""
         from pathlib import Path
-
-        from tfgrpo.store.errors import StoreError
 
         try:
             return self.root
@@ -281,7 +279,6 @@ class Named(click.ParamType[str]):
         from click.shell_completion import CompletionItem
 
         from tfgrpo.cli.printing import shown
-        from tfgrpo.store.errors import TfgrpoError
 
         done, dots, typed = incomplete.rpartition("..") if self._ranges else ("", "", incomplete)
         root = ctx.find_root()

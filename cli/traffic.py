@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -14,15 +14,24 @@ from click.core import ParameterSource
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
-from tfgrpo.store.activity.traffic import CallRecord, ListedCall, Traffic
-from tfgrpo.store.activity.traffic_figures import Cost
+from tfgrpo.store.activity.traffic import (
+    CallFilter,
+    CallRecord,
+    ListedCall,
+    MeasuredCall,
+    Scale,
+    Traffic,
+    checked_scale,
+    keyed,
+    recent_call,
+    traffic_path,
+)
+from tfgrpo.store.activity.traffic_figures import Cost, LiveFigures, by_dimension, by_experience
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import MeasuredCall
-    from tfgrpo.store.activity.traffic_figures import Cost, LiveFigures
 
 
 @click.command()
@@ -61,8 +70,7 @@ def traffic(app: App, given: Given) -> None:
       tfgrpo traffic --figures
       tfgrpo traffic --by day --tag team=blue
     """
-    from tfgrpo.store.activity.traffic import CallFilter, keyed, recent_call
-    from tfgrpo.store.history.log_filter import parse_time
+    from tfgrpo.costs.accounts import Dollars
 
     start, number = parse_time(given.since, now=time.time_ns() // 1000), given.number
     given.tags = tuple(map(parse_tag, given.tags))
@@ -71,12 +79,14 @@ def traffic(app: App, given: Given) -> None:
         refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
     elif given.call is not None:
         refuse_others(("call",), "filters the list: it cannot be given with CALL")
-    cost = dollars_of(app)
+    cost = Dollars(app.project().table("prices")).of
     with opened(app) as log:
         if in_figures:
             calls = log.measured(start, given.tags)
             if given.by:
-                show_by(app, calls, given.by, cost, given.as_json)
+                groups = by_dimension(calls, given.by, cost)
+                lines = _table(shown(given.by), groups, {})
+                printing.answer(app, [one._asdict() for one in groups], lines, given.as_json)
             else:
                 show(app, calls, log.lost(), cost, number or 5, given.as_json)
         elif given.call is not None:
@@ -122,7 +132,6 @@ def feedback(app: App, given: Given) -> None:
     """
     from tfgrpo.proxy.proxy_file import withheld_beside
     from tfgrpo.proxy.telemetry import take_feedback
-    from tfgrpo.store.activity.traffic import recent_call
 
     texts = given.of("correct", "label", "comment").items()
     words: dict[str, object] = {name: value for name, value in texts if value is not None}
@@ -142,8 +151,6 @@ def feedback(app: App, given: Given) -> None:
 
 
 def _set_scale(app: App, setting: str) -> None:
-    from tfgrpo.store.activity.traffic import Scale, checked_scale
-
     label, _, ends = setting.rpartition("=")
     low, _, high = ends.partition("..")
     try:
@@ -170,17 +177,7 @@ def refuse_others(names: tuple[str, ...], why: str) -> None:
 
 def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
-    from tfgrpo.store.activity.traffic import traffic_path
-    from tfgrpo.store.opening import open_traffic
-
     return closing(open_traffic(traffic_path(app.file)))
-
-
-def dollars_of(app: App) -> Cost:
-    """What tells the price of a call."""
-    from tfgrpo.costs.accounts import Dollars
-
-    return Dollars(app.project().table("prices")).of
 
 
 def parse_tag(given: str) -> tuple[str, str]:
@@ -274,8 +271,6 @@ def show(
     app: App, calls: list[MeasuredCall], lost: int, cost: Cost, number: int, as_json: bool
 ) -> None:
     """Prints calls in figures: by version, by arm, and by `number` experiences of their prompts."""
-    from tfgrpo.store.activity.traffic_figures import by_dimension, by_experience
-
     store = app.store
 
     def library_of(digest: str) -> list[str]:
@@ -304,14 +299,6 @@ def show(
             yield f"{printing.plural(lost, 'call')} lost with workers that were killed"
 
     printing.emit(app, lines())
-
-
-def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: bool) -> None:
-    """Prints calls in figures by one dimension."""
-    from tfgrpo.store.activity.traffic_figures import by_dimension
-
-    groups = by_dimension(calls, by, cost)
-    printing.answer(app, [one._asdict() for one in groups], _table(shown(by), groups, {}), as_json)
 
 
 def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:

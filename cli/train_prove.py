@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,7 @@ def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None
     run = ready.run
     if app.store.runs.state(run) == "finished":
         printing.echo(f"run {run.name} is finished; --new begins another")
-    with live_display.Reporter(app.store) as report:
+    with closing(live_display.Reporter(app.store)) as report:
         try:
             begin = run_with_workers if workers else run_to_end
             result = live_display.run(begin(app.store, project, ready, on_progress=report))

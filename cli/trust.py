@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import flag, path
 from tfgrpo.cli.start_context import App, Given, pass_given
-
-if TYPE_CHECKING:
-    from tfgrpo.trust.permissions import Permissions
+from tfgrpo.store.address import project_root, store_path
+from tfgrpo.store.atomic_write import is_database
+from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.store import Store
+from tfgrpo.trust import trusted_folders
+from tfgrpo.trust.permissions import Permissions
 
 
 @click.command()
@@ -44,8 +46,6 @@ def trust(app: App, given: Given) -> None:
     """
     if given.as_json and not given.show:
         raise click.UsageError("--json needs --show")
-    from tfgrpo.trust import trusted_folders
-
     folder, sources = _sources(app, given.place)
     if given.revoke:
         entries = trusted_folders.revoke(folder)
@@ -71,15 +71,11 @@ def trust(app: App, given: Given) -> None:
 def ask_on_a_terminal() -> None:
     """Has whoever sits at a terminal asked where something is not trusted."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from tfgrpo.trust import trusted_folders
-
         trusted_folders.asking(_ask)
 
 
 def _ask(permissions: Permissions) -> bool:
-    from tfgrpo.trust.trusted_folders import describe
-
-    printing.echo(describe(permissions), err=True)
+    printing.echo(trusted_folders.describe(permissions), err=True)
     for line in permissions.words:
         printing.echo(f"  {line}", err=True)
     return printing.confirm("Trust this?", err=True)
@@ -90,10 +86,6 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.proxy.proxy_file import FILE as PROXY
     from tfgrpo.settings import FILE
-    from tfgrpo.store.address import project_root, store_path
-    from tfgrpo.store.atomic_write import is_database
-    from tfgrpo.store.errors import StoreError, TfgrpoError
-    from tfgrpo.store.store import Store
 
     if place is not None and not place.exists():
         raise TfgrpoError(f"there is no {place}", hint="name a folder, or a settings file")
@@ -119,9 +111,7 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
 
 
 def _lines(permissions: Permissions) -> Sequence[str]:
-    from tfgrpo.trust.trusted_folders import is_trusted
-
-    known = " (trusted)" if is_trusted(permissions) else ""
+    known = " (trusted)" if trusted_folders.is_trusted(permissions) else ""
     lines = [printing.style(permissions.source, bold=True) + known]
     for words in permissions.words:
         lines += printing.wrapped(words, first="  ", indent=4)
@@ -129,11 +119,9 @@ def _lines(permissions: Permissions) -> Sequence[str]:
 
 
 def _object(permissions: Permissions) -> dict[str, object]:
-    from tfgrpo.trust.trusted_folders import is_trusted
-
     return {
         "source": permissions.source,
         "folder": str(permissions.folder),
-        "trusted": is_trusted(permissions),
+        "trusted": trusted_folders.is_trusted(permissions),
         "allows": [{"setting": one.key, "words": one.words} for one in permissions.needed],
     }

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.history.blame import Origin
     from tfgrpo.store.history.library_order import Move
-    from tfgrpo.store.store import Store
 
 
 def change_object(before: Version, after: Version, changes: Iterable[Change]) -> dict[str, object]:

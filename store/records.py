@@ -216,6 +216,11 @@ class Library:
         """The experiences whose texts were not redacted: what may go into prompts and files."""
         return tuple(e for e in self if not e.redacted)
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """Experience id → its text, in order."""
+        return {e.id: e.text for e in self}
+
     @cached_property
     def by_id(self) -> Mapping[str, Experience]:
         """Experience id → experience."""

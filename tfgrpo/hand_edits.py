@@ -48,17 +48,6 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
     return wanted[format_]
 
 
-def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:
-    """The operations that add texts; one that the library has is a confirmation."""
-    ids = {e.text: e.id for e in library}
-    return [
-        Operation("KEEP", ids[line], reason=reason)
-        if line in ids
-        else Operation("ADD", text=line, reason=reason)
-        for line in dict.fromkeys(map(one_line, texts))
-    ]
-
-
 def modified(library: Library, id: str, text: str, reason: str | None) -> Operation:
     """The operation that changes a text. Raises InvalidOperation where it says that, in those
     lines or in one."""
@@ -71,12 +60,19 @@ def modified(library: Library, id: str, text: str, reason: str | None) -> Operat
 
 
 def add_texts(
-    store: Store, branch: str, texts: Sequence[str], *, message: str | None, reason: str | None
+    store: Store, branch: str, texts: Sequence[str], message: str | None, reason: str | None
 ) -> Version:
-    """Adds texts to a branch as one version, whoever else is writing; returns it."""
+    """Adds texts to a branch as one version, whoever else is writing; returns it. One that the
+    library has is a confirmation."""
     while True:
         library = store.library(store.tip(branch))
-        operations = added(library, texts, reason)
+        ids = {e.text: e.id for e in library}
+        operations = [
+            Operation("KEEP", ids[line], reason=reason)
+            if line in ids
+            else Operation("ADD", text=line, reason=reason)
+            for line in dict.fromkeys(map(one_line, texts))
+        ]
         try:
             return commit_by_hand(store, branch, operations, message, expected=library.version)
         except StaleVersion:  # somebody else may have just added one of them

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
@@ -99,10 +99,6 @@ class Session:
         if self.endpoints.reflection is self.endpoints.policy:
             return policy, policy
         return policy, self.calls("reflection", scope, run)
-
-    def with_meter(self, meter: Meter) -> Session:
-        """The same session with another meter."""
-        return replace(self, meter=meter)
 
 
 @dataclass(frozen=True, slots=True)

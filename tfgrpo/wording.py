@@ -91,6 +91,13 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def without_middle(text: str, most: int) -> str:
+    """A text of which no more than `most` characters are left, half from either end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
+
+
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet computes."""
 

@@ -8,7 +8,7 @@ is their merge. What those do not agree about is for a person to decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -176,7 +176,7 @@ def three_way(
     conflicts are in the result. A text that theirs redacted is always one, and so is a `disputed`
     one, of which it is not known what it was, where the two differ. Raises RedactedText when it is
     resolved to what stands for a redacted text."""
-    before, mine, other = (_texts(library) for library in (base, ours, theirs))
+    before, mine, other = (library.texts for library in (base, ours, theirs))
     blank = {e.id for e in theirs if e.redacted}
     unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted} | disputed
     operations: list[Operation] = []
@@ -412,7 +412,7 @@ def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
         meta[MEASURED], out = measured.figures, measured.left_out
         theirs_alone = {one.experience for one in brought}
         brought = [one for one in brought if one.experience not in out]
-        before = _texts(merger.base)
+        before = merger.base.texts
         back = (change(e.id, e.text, before.get(e.id)) for e in our_library if e.id in out)
         brought += [one for one in back if one and one.experience not in theirs_alone]
         gone = {one.experience for one in brought if one.op == "DELETE"}
@@ -438,7 +438,3 @@ def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
         order=order,
         meta=meta or None,
     )
-
-
-def _texts(library: Library) -> Mapping[str, str]:
-    return {e.id: e.text for e in library}

@@ -17,6 +17,7 @@ from tfgrpo.model.response import as_text, field
 from tfgrpo.model.wire_formats import completion, request_turns, words
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
+from tfgrpo.wording import without_middle
 
 LONGEST = 32_000
 """Characters of a message that are kept: the middle of a longer one is left out."""
@@ -60,7 +61,7 @@ def answer_message(route: str, answer: Answer) -> Json:
     spoken = _message("assistant", answer.visible, calls=answer.tool_calls)
     thought = message.get("reasoning_content") or message.get("reasoning")
     return (
-        {**spoken, "reasoning": _shortened(thought)}
+        {**spoken, "reasoning": without_middle(thought, LONGEST)}
         if isinstance(thought, str) and thought
         else spoken
     )
@@ -166,15 +167,9 @@ def _call(id: object, name: object, given: object) -> Json:
 
 
 def _message(role: str, text: str, *, calls: Sequence[Json] = (), id: object = None) -> Json:
-    message: dict[str, Any] = {"role": role, "content": _shortened(as_text(text))}
+    message: dict[str, Any] = {"role": role, "content": without_middle(as_text(text), LONGEST)}
     if calls:
         message["tool_calls"] = list(calls)
     if id:
         message["tool_call_id"] = as_text(id)
     return message
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= LONGEST:
-        return text
-    return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"

@@ -43,7 +43,7 @@ def events_of(store: Store, version: Version) -> Iterator[ShownEvent]:
 
     before: dict[str, str] = {}
     if version.parent is not None:
-        before = {e.id: e.text for e in store.library(store.version(version.parent))}
+        before = store.library(store.version(version.parent)).texts
     origins = Origins(store)
     for event in store.events(version):
         origin = origins.of(event, version)

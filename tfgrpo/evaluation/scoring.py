@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -214,7 +214,7 @@ async def _attempt_each(
     settings, domain = task.settings, task.domain
     progress = progress or EvalProgress(0)
     progress.total += len(wanted)
-    session = session.with_meter(progress.meter)
+    session = replace(session, meter=progress.meter)
     scope = f"evaluation/{task.key}"
     policy, reflection = session.model_calls(scope, run)
     prompts = Path(settings.prompts) if settings.prompts else None

@@ -466,7 +466,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
 def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedChange, ...]:
     """The changes between two versions, labelled as the libraries together would be."""
     before, after = store.library(base), store.library(candidate)
-    places = {id: n for n, id in enumerate(dict.fromkeys([*_texts(before), *_texts(after)]))}
+    places = {id: n for n, id in enumerate(dict.fromkeys([*before.texts, *after.texts]))}
     events = store.events_at(e.row for e in after)
     origins = Origins(store)
     changes = []
@@ -518,7 +518,7 @@ def _operations(
     take: Side | Resolve | None,
 ) -> list[Operation]:
     base, ours = store.library(proposal.base), store.library(tip)
-    texts: dict[str, str] = _texts(base)
+    texts = base.texts
     for one in proposal.changes:
         if one.experience not in taken:
             continue
@@ -567,10 +567,6 @@ def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
         name = next(name for name in names if name not in branches)
         store.create_branch(name, store.tip(proposal.branch))
     store.delete_branch(proposal.branch)
-
-
-def _texts(library: Library) -> dict[str, str]:
-    return {e.id: e.text for e in library}
 
 
 def proposal_object(proposal: Proposal) -> dict[str, Any]:

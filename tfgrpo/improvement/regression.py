@@ -155,7 +155,7 @@ class Regression(Viewed):
             notes.append("nothing is on record to compare with: ask again later")
         for one in self.lost:
             notes.append(f"[{one.label}] {one.standing}: {one.words}: {one.text}")
-        if self.now and not self.lost:
+        if not self.lost:
             notes.append("no experience is shown to have stopped helping")
         if self.proposal is not None:
             notes.append(f"proposal {self.proposal.id} deletes what no longer helps")
@@ -480,10 +480,10 @@ CALLS = 50
 
 
 def unused_experiences(
-    store: Store, traffic: Traffic, version: Version, since: int, *, least: int = CALLS
+    store: Store, traffic: Traffic, version: Version, since: int
 ) -> list[Experience]:
     """The experiences of a version in no prompt since then (microseconds), none newer; nothing
-    where fewer than `least` calls were answered under the libraries of its history."""
+    where fewer than `CALLS` calls were answered under the libraries of its history."""
     own = {one.digest.hex()[:16] for one in store.log(version)}
     library = store.library(version)
     ids = {e.id for e in library.readable}
@@ -496,7 +496,7 @@ def unused_experiences(
         if call.experiences is None:  # the whole library, of whatever version
             return []
         used |= ids.intersection(json.loads(call.experiences))
-    if calls < least:
+    if calls < CALLS:
         return []
     events = store.events_at(e.row for e in library.readable)
     times = {row: store.version(event.version).time for row, event in events.items()}

@@ -225,7 +225,7 @@ def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str
                 hint="resolve it there and commit",
             )
     lines = _listed(commit, lines)
-    before = {e.id: e.text for e in library}
+    before = library.texts
     changes: list[tuple[Op, str, str | None]] = []
     ids: set[str] = set()
     for item in lists.items(lines):

@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, Validati
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Request
 from tfgrpo.store.records import Json
+from tfgrpo.wording import without_middle
 
 T = TypeVar("T", bound=BaseModel)
 TextCheck: TypeAlias = Callable[[str], str]
@@ -149,7 +150,11 @@ async def ask(
         complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
         current = replace(
             request,
-            messages=(*request.messages, ("assistant", shortened(text)), ("user", complaint)),
+            messages=(
+                *request.messages,
+                ("assistant", without_middle(text, LONGEST)),
+                ("user", complaint),
+            ),
             in_words=not shaped,
         )
     cut = recorded.answer.truncated
@@ -171,13 +176,6 @@ def why_empty(answer: Answer) -> str:
             "(max_completion_tokens in [model] allows more, a lower reasoning_effort takes less)"
         )
     return f"it is empty (finish_reason {answer.finish_reason})"
-
-
-def shortened(text: str) -> str:
-    """A text of which no more than `LONGEST` characters go back to a model."""
-    if len(text) <= LONGEST:
-        return text
-    return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
 
 
 def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tuple[T | None, str]:

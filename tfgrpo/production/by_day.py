@@ -154,7 +154,7 @@ def bounds(store: Store) -> tuple[Bounds, int]:
     return Bounds(*(values.get(name) for name in Bounds._fields)), len(listed)
 
 
-def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) -> None:
+def set_bounds(store: Store, new: Bounds, *, seen: int) -> None:
     """Sets the bounds, on record. `seen` is how often some were set before, as whoever asks saw
     it. Raises StaleVersion where somebody did since, InvalidOperation for a bound that is none."""
     if any(value is not None and value < 0 for value in new):
@@ -162,7 +162,7 @@ def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) 
     with store.port.transaction():
         if bounds(store)[1] != seen:
             raise StaleVersion("somebody has set other bounds meanwhile")
-        decide(store, KIND, EVERY, new._asdict(), why=why)
+        decide(store, KIND, EVERY, new._asdict())
 
 
 def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
+import smtplib
+import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.store.errors import SettingsError
-
-if TYPE_CHECKING:
-    from smtplib import SMTP
 
 TIMEOUT = 20.0
 PASSWORD = "TFGRPO_SMTP_PASSWORD"
@@ -75,10 +75,6 @@ def send_mail(server: MailServer, subject: str, text: str) -> str | None:
     """Sends a message; returns why that failed, None where the server took it for one address at
     least; those that it refused are logged. Neither the password nor what the server said to it is
     in either."""
-    import smtplib
-    from email.message import EmailMessage
-    from email.utils import formatdate, make_msgid
-
     message = EmailMessage()
     line = " ".join(subject.split())
     message["Subject"] = line if len(line) <= SUBJECT else f"{line[: SUBJECT - 1]}…"
@@ -99,10 +95,7 @@ def send_mail(server: MailServer, subject: str, text: str) -> str | None:
     return None
 
 
-def _connected(server: MailServer) -> SMTP:
-    import smtplib
-    import ssl
-
+def _connected(server: MailServer) -> smtplib.SMTP:
     if server.tls:
         context = ssl.create_default_context()
         return smtplib.SMTP_SSL(server.host, server.port, timeout=TIMEOUT, context=context)

@@ -29,6 +29,7 @@ from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library
+from tfgrpo.wording import without_middle
 
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
@@ -76,9 +77,7 @@ class Rollout:
     def transcript(self) -> str:
         """The attempt as the reflection model reads it: every message, or the response."""
         text = "\n\n".join(map(_message_text, self.messages)) or self.response
-        if len(text) <= LONGEST:
-            return text
-        return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
+        return without_middle(text, LONGEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ def _of_group(
 ) -> Iterator[GroupDecision]:
     before: dict[str, str] = {}
     if version.parent is not None:
-        before = {e.id: e.text for e in store.library(store.version(version.parent))}
+        before = store.library(store.version(version.parent)).texts
     for event in store.events(version):
         if source.taught(event):
             there = before.get(event.experience)

@@ -13,7 +13,7 @@ import hashlib
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
@@ -120,8 +120,9 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
             continue
         page = _shortened(answer.body.decode())
         pages[address] = page
-        for link in _links(page, address):
-            if link in queued or not _is_followed(link, content):
+        for name, value in ATTRIBUTE.findall(page):
+            link = _normal(unescape(value), address) if name == "href" else None
+            if link is None or link in queued or not _is_followed(link, content):
                 continue
             if len(queued) >= MOST:
                 left += 1
@@ -165,12 +166,6 @@ def _shortened(page: str) -> str:
     """Returns a page without what works only beside a server."""
     page = DROPPED.sub("", page)
     return page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n  {POLICY}', 1)
-
-
-def _links(page: str, address: str) -> Iterator[str]:
-    for name, value in ATTRIBUTE.findall(page):
-        if name == "href" and (link := _normal(unescape(value), address)):
-            yield link
 
 
 def _normal(link: str, address: str) -> str | None:

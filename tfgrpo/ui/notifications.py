@@ -128,11 +128,9 @@ def teller(url: str) -> Callable[[Notice, str], str | None]:
         server = mail_server(url)
         return lambda notice, page: send_mail(server, notice.text, f"{notice.text}\n\n{page}\n")
     checked_webhook(url)
-
-    def post(notice: Notice, page: str) -> str | None:
-        return post_webhook(url, {"kind": notice.kind, "text": notice.text, "address": page})
-
-    return post
+    return lambda notice, page: post_webhook(
+        url, {"kind": notice.kind, "text": notice.text, "address": page}
+    )
 
 
 class Notifier:

@@ -8,7 +8,6 @@ form of its own is refused), and is not allowed to put our pages in a frame.
 
 from __future__ import annotations
 
-import hmac
 import re
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tfgrpo.ui.ui_settings import UiSettings, is_loopback
-from tfgrpo.ui.visitor_sessions import Failures, Session, Sessions
+from tfgrpo.ui.visitor_sessions import Failures, Sessions
 
 POLICY = "; ".join(
     (
@@ -140,11 +139,6 @@ def cookie(scope: Scope) -> str:
     """Returns the cookie's name: browsers do not tell servers on different ports apart."""
     server: Any = scope.get("server") or ("", "")
     return f"tfgrpo-ui-{server[1]}"
-
-
-def is_genuine(session: Session, sent: str) -> bool:
-    """Returns whether a form has its session's token."""
-    return hmac.compare_digest(session.csrf.encode(), sent.encode(errors="replace"))
 
 
 def _from_here(connection: HTTPConnection) -> bool:

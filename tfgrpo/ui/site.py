@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import importlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,7 +30,7 @@ from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import Notifier
 from tfgrpo.ui.page_visit import BadForm, Handler, LiveHandler, Page, Route, Site, Visit, status_of
 from tfgrpo.ui.pages import PAGES
-from tfgrpo.ui.request_guard import Guard, is_genuine
+from tfgrpo.ui.request_guard import Guard
 from tfgrpo.ui.sortable_tables import FileAsked
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.template_environment import environment
@@ -166,7 +167,7 @@ async def _read_form(visit: Visit) -> None:
     )
     token = visit.request.headers.get("x-csrf", "") or fields.pop("csrf", [""])[0]
     visit.form = fields
-    if not is_genuine(visit.session, token):
+    if not hmac.compare_digest(visit.session.csrf.encode(), token.encode(errors="replace")):
         raise BadForm("this form is of another login", hint="reload its page and send it again")
 
 

@@ -48,7 +48,7 @@ def _looked_at(
     sides = merges.sides_of(store, kind, branch, version)
     ours = store.library(sides.ours)
     merged = merges.joined(store, sides)
-    texts = {e.id: e.text for e in ours}
+    texts = ours.texts
     contained = kind == "merge" and sides.base.number == version.number
     return visit.render(
         "combine.html",

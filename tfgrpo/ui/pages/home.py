@@ -15,7 +15,7 @@ from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
 from tfgrpo.store.records import Version
 from tfgrpo.ui.page_visit import Route, Visit
-from tfgrpo.ui.pages.production import is_ready, report_of
+from tfgrpo.ui.pages.production import SINCE, is_ready, report_of
 from tfgrpo.ui.shown_project import branches_of_people, has_traffic
 
 VERSIONS = 8
@@ -55,7 +55,7 @@ def show(visit: Visit) -> Response:
     newest = store.port.last_version()
     names = StandingNames(store)
     since = time.time_ns() // 1000 - WEEK
-    waits = visit.query("figures") != "now" and not is_ready(visit, "7d")
+    waits = visit.query("figures") != "now" and not is_ready(visit)
     return visit.render(
         "home.html",
         title="Home",
@@ -70,7 +70,7 @@ def show(visit: Visit) -> Response:
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
         ][::-1],
         versions=newest + 1,
-        figures=report_of(visit, "7d", since).versions
+        figures=report_of(visit, SINCE, since).versions
         if has_traffic(visit) and not waits
         else None,
         waits=waits,

@@ -204,7 +204,7 @@ def add(visit: Visit) -> Response:
     texts = [text for text in texts if text.strip()]
     if not texts:
         raise BadForm("the text is missing", hint="go back and fill it in")
-    version = add_texts(visit.store, branch, texts, message=None, reason=reason)
+    version = add_texts(visit.store, branch, texts, None, reason)
     return visit.recorded(branch, version)
 
 

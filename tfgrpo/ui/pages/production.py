@@ -199,11 +199,11 @@ def _spent(visit: Visit, began: int) -> MonthSpending:
     )
 
 
-def is_ready(visit: Visit, since: str) -> bool:
-    """Returns whether the figures of calls are there at once: added up before, or quickly."""
+def is_ready(visit: Visit) -> bool:
+    """Returns whether the usual figures of calls are there at once: added up before, or quickly."""
     path = traffic_path(visit.store.file)
     small = not os.path.isfile(path) or os.path.getsize(path) < SMALL
-    return small or visit.site.memory.has(("production", since))
+    return small or visit.site.memory.has(("production", SINCE))
 
 
 def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout], limits: Bounds) -> list[Chart]:
