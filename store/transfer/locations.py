@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -83,11 +83,8 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
 def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
     if _is_file(location) and not _is_store(located(Path(location.path))):
-        bundle = Bundle(Path(location.path))
-        try:
+        with closing(Bundle(Path(location.path))) as bundle:
             yield bundle
-        finally:
-            bundle.close()
     else:
         with peer(location, author=author, ssh=ssh) as there:
             yield there
@@ -107,10 +104,8 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
             yield StorePeer(store)
     else:
         far = SshPeer(location.host, location.path, port=location.port, ssh=ssh)
-        try:
+        with closing(far):
             yield far
-        finally:
-            far.close()
 
 
 def _is_file(location: Location) -> bool:

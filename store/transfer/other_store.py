@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import IO, NamedTuple, Protocol
 
 from tfgrpo.store import child_processes, signing
@@ -313,10 +313,8 @@ class SshPeer:
 
 
 def _read(pack: Pack) -> Iterator[PackedVersion]:
-    try:
+    with closing(pack):
         yield from pack.versions()
-    finally:
-        pack.close()
 
 
 def _hex(digests: Iterable[bytes]) -> list[str]:
@@ -353,10 +351,10 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
             raise TransferError("the first request is hello", hint="see docs/format.md")
         elif verb == "known":
             there = peer.known(request.digests("digests"))
-            replies.write(line({"known": [digest.hex() for digest in there]}))
+            replies.write(line({"known": _hex(there)}))
         elif verb == "history":
             links = history(peer.store.port, request.digests("tips"), request.number("limit"))
-            reply = [[digest.hex(), [p.hex() for p in before]] for digest, before in links]
+            reply = [[digest.hex(), _hex(before)] for digest, before in links]
             replies.write(line({"history": reply}))
         elif verb == "versions":
             numbers = missing(peer.store.port, request.digests("wants"), request.digests("stops"))
@@ -364,11 +362,8 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
             replies.writelines(lines(header, exported(peer.store.port, numbers)))
         elif verb == "push":
             moves = [_move(WireFields(move, CALLED)) for move in request.items("moves")]
-            pack = Pack.from_stream(requests, CALLED)
-            try:
+            with closing(Pack.from_stream(requests, CALLED)) as pack:
                 peer.push(moves, pack.versions(), force=request.get("force") is True)
-            finally:
-                pack.close()
             replies.write(line({"done": len(moves)}))
         else:
             raise TransferError(f"there is no request {verb[:40]!r}", hint="see docs/format.md")
