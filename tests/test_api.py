@@ -271,7 +271,7 @@ def test_an_estimate_says_that_it_cannot_count_what_ones_own_verifier_asks(
     estimate = tfgrpo.estimate_sync("problems.jsonl", **where(endpoint, verify=asks))
     assert any("your own verifier asks of a model" in one for one in estimate.unseen)
     (folder / "counting.py").write_text(
-        "from tfgrpo import Domain, Verdict\n"
+        "from tfgrpo.domains.base import Domain, Verdict\n"
         "def verify(problem, response):\n    return Verdict(1.0, None, 'so')\n"
         "DOMAIN = Domain(name='counting', verify=verify)\n"
     )
