@@ -184,6 +184,8 @@ def redo(app: App) -> None:
 
 
 def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
+    from tfgrpo.display.left_on_record import left_on_record
+
     action = moves[0].action.removeprefix(undos.UNDO)
     printing.echo(f"{verb} {action}")
     for move in moves:
@@ -199,14 +201,9 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")
-    verb_of, _, subject = action.partition(" proposal ")
-    id = subject.partition(":")[0]
-    if verb == "undid" and verb_of in ("accept", "review", "reject"):
-        reopen = f"`tfgrpo proposal reopen {id}` takes that back too"
-        printing.echo(f"what was decided of proposal {id} stays on record; {reopen}")
-    elif verb == "undid" and verb_of == "reopen":
-        fits = "`tfgrpo redo` moves the names to fit that"
-        printing.echo(f"proposal {id} still waits for a decision; {fits}")
+    left = left_on_record(app.store, action, undone=verb == "undid")
+    if left is not None:
+        printing.echo(left)
 
 
 @click.command(cls=CountedCommand)

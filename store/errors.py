@@ -86,6 +86,8 @@ class InvalidOperation(TfgrpoError):
 class BadLocation(TfgrpoError):
     """A location that cannot be one, or that must not be kept."""
 
+    exit_code = NOT_BEGUN
+
 
 class TransferError(TfgrpoError):
     """Another store cannot be reached, or what it sent cannot be taken. Nothing was recorded."""

@@ -139,10 +139,10 @@ def test_a_password_is_refused_and_never_printed(at: In, cli: Cli) -> None:
         ["push", "ada:hunter2@far:x"],
     ):
         refused = at("team", *command, ok=False)
-        one_line_error(refused, "password")
+        one_line_error(refused, "password", code=2)
         assert "hunter2" not in refused.stderr + refused.stdout
     refused = cli("clone", secret, ok=False)
-    one_line_error(refused, "password")
+    one_line_error(refused, "password", code=2)
     assert "hunter2" not in refused.stderr
 
 

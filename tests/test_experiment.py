@@ -855,3 +855,57 @@ def test_decisions_stay_where_they_were_made(store: Store, tmp_path: Path) -> No
         assert decisions(copy) == []
         assert fsck(copy).problems == ()
         assert copy.tip("main").digest == store.tip("main").digest
+
+
+# what an undo says:
+
+
+@pytest.fixture
+def promoted(store: Store) -> Store:
+    run(
+        store,
+        *str.split("experiment start e --control prod --candidate main --share 50%"),
+    )
+    run(store, *str.split("experiment promote e --force --why better"))
+    return store
+
+
+def test_an_undone_promotion_says_what_stays_on_record_and_what_takes_it_back(
+    promoted: Store,
+) -> None:
+    lines = run(promoted, "undo").splitlines()
+    stays = "experiment e stays on record as promoted"
+    assert lines[-1] == f"{stays}; `tfgrpo experiment rollback e` takes that back too"
+    assert "stays on record" not in run(promoted, "redo")
+    run(promoted, "undo")
+    run(promoted, "experiment", "rollback", "e")
+    assert experiment(promoted, "e").state == "rolled back"
+    lines = run(promoted, "redo").splitlines()
+    stays = "experiment e stays on record as rolled back"
+    assert lines[-1] == f"{stays}; `tfgrpo undo` moves the names to fit that"
+
+
+def test_an_undone_rollback_of_a_promotion_says_what_stays_on_record(promoted: Store) -> None:
+    run(promoted, *str.split("experiment rollback e --why worse"))
+    lines = run(promoted, "undo").splitlines()
+    stays = "experiment e stays on record as rolled back"
+    assert lines[-1] == f"{stays}; `tfgrpo redo` moves the names to fit that"
+    assert "stays on record" not in run(promoted, "redo")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_an_undone_rollback_of_a_branch_says_what_stays_on_record(store: Store, runs: bool) -> None:
+    run(store, *str.split("branch --back prod main --why forth"))
+    if runs:
+        run(store, *str.split("experiment start e --control prod --candidate v1 --share 50%"))
+    run(store, *str.split("branch --back prod v1 --why incident"))
+    lines = run(store, "undo").splitlines()
+    also = ", and experiment e stays stopped" if runs else ""
+    stays = f"the rollback of prod stays on record{also}"
+    assert lines[-1] == f"{stays}; `tfgrpo redo` moves the names to fit that"
+    assert "stays on record" not in run(store, "redo")
+
+
+def test_an_undone_commit_that_is_called_like_a_promotion_leaves_nothing(promoted: Store) -> None:
+    run(promoted, *str.split("add New. -m"), "promote e")
+    assert "stays on record" not in run(promoted, "undo")

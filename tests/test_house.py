@@ -111,7 +111,7 @@ def test_imports_point_one_way() -> None:
 
 
 ROOMS = (
-    ("terminal_safe", "wording"),
+    ("terminal_safe", "web_address", "wording"),
     ("migrations", "notices", "result_tables", "prompts"),
     ("store",),
     ("toml_text",),

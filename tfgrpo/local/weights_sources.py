@@ -35,6 +35,7 @@ from pathlib import Path
 from tfgrpo.local.model_list import LocalModel, LocalModelError, SourceUnavailable, disk_full
 from tfgrpo.local.partial_download import Partial
 from tfgrpo.store import child_processes
+from tfgrpo.web_address import server_address
 
 CONNECT_SECONDS = 4.0
 READ_SECONDS = 30.0
@@ -73,6 +74,12 @@ def address(model: LocalModel) -> str:
         raise SourceUnavailable(
             "the address in HF_ENDPOINT has a password or a query", hint="leave it out"
         )
+    try:
+        server_address(base)
+    except ValueError as error:
+        raise SourceUnavailable(
+            f"HF_ENDPOINT: {error}", hint="such as https://huggingface.co"
+        ) from None
     return f"{base.rstrip('/')}/{model.hub_repo}/resolve/main/{model.hub_file}"
 
 

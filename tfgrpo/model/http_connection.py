@@ -20,6 +20,7 @@ from tfgrpo.model import secrets
 from tfgrpo.model.retried_errors import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
+from tfgrpo.web_address import server_address
 
 if TYPE_CHECKING:
     import openai
@@ -89,12 +90,17 @@ def _changed(path: str | None) -> int:
 class ProxiesUnreadable(TfgrpoError):
     """A proxy that the environment names has an address that is none."""
 
+    exit_code = NOT_BEGUN
+
 
 @contextmanager
 def reading_proxies() -> Iterator[None]:
     """Turns what httpx or httpx2 says of the environment's proxies as a client is made into
     ProxiesUnreadable: its words may have a part of a password."""
     try:
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            if url := os.environ.get(name) or os.environ.get(name.upper()):
+                server_address(url if "://" in url else f"http://{url}", PROXIES)
         yield
     except Exception as error:
         if not isinstance(error, ValueError) and type(error).__name__ != "InvalidURL":
@@ -105,6 +111,8 @@ def reading_proxies() -> Iterator[None]:
         ) from None
 
 
+PROXIES = ("http", "https", "socks5", "socks5h")
+"""How a proxy may be spoken to."""
 OPENAI_HOST = "api.openai.com"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CONNECT = 20.0

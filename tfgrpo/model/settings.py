@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlunsplit
 
 from pydantic import (
     BaseModel,
@@ -18,6 +18,7 @@ from pydantic import (
 
 from tfgrpo.model.http_connection import API_VERSION
 from tfgrpo.model.secrets import literal
+from tfgrpo.web_address import server_address
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FROM_ENVIRONMENT = "env:"
@@ -143,12 +144,10 @@ class ModelSettings(BaseModel):
         version of Azure's interface is none."""
         if url is None:
             return None
-        parts = urlsplit(url)
+        parts = server_address(url)
         query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
         if parts.username or parts.password or query - {API_VERSION} or parts.fragment:
             raise ValueError("an address with a password or a query would be kept in the store")
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.port == 0:
-            raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 
     @field_validator("api_key_env", "reflection_api_key_env")

@@ -14,10 +14,11 @@ import ssl
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.web_address import server_address
 
 TIMEOUT = 20.0
 PASSWORD = "TFGRPO_SMTP_PASSWORD"
@@ -44,16 +45,16 @@ class MailServer:
 
 def is_mail(url: str) -> bool:
     """Returns whether a URL names a mail server."""
-    return urlsplit(url).scheme in SCHEMES
+    return url.strip().lower().startswith(tuple(f"{scheme}:" for scheme in SCHEMES))
 
 
 def mail_server(url: str) -> MailServer:
     """Returns the mail server that a URL names. Raises SettingsError."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or SCHEMES[parts.scheme]
-    except (ValueError, KeyError):
+        parts = server_address(url, SCHEMES)
+    except ValueError:
         raise SettingsError("this is no address of a mail server", hint=HINT) from None
+    host, port = parts.hostname or "", parts.port or SCHEMES[parts.scheme]
     if parts.password is not None:
         raise SettingsError(
             "the address of a mail server has no password in it", hint=f"set {PASSWORD}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.web_address import server_address
 
 TIMEOUT = 5.0
 WEBHOOK = "TFGRPO_WEBHOOK"
@@ -14,11 +14,13 @@ WEBHOOK = "TFGRPO_WEBHOOK"
 
 
 def checked_webhook(url: str) -> str:
-    """Returns an address that can be told. Raises SettingsError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError("the webhook is no URL", hint="such as https://hooks.example.com/x")
-    return url
+    """Returns an address that can be told. Raises SettingsError, which does not repeat it."""
+    try:
+        return server_address(url).geturl()
+    except ValueError:
+        raise SettingsError(
+            "the webhook is no URL", hint="such as https://hooks.example.com/x"
+        ) from None
 
 
 def post_webhook(url: str, event: Mapping[str, object]) -> str | None:

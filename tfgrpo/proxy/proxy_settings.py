@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from tfgrpo.model.secrets import LONG
 from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.web_address import server_address
 
 ADDRESSES = {
     OPENAI: "https://api.openai.com",
@@ -355,38 +356,35 @@ def outbound_proxy(host: str) -> OutboundProxy | None:
     if not url or proxy_bypass_environment(host):
         return None
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port or 80
+        parts = server_address(url if "://" in url else f"http://{url}", ("http",))
     except ValueError:
-        raise SettingsError("HTTPS_PROXY is no URL", hint=OUTBOUND) from None
-    if parts.scheme != "http" or not parts.hostname:
-        raise SettingsError("HTTPS_PROXY names no proxy that is spoken to over HTTP", hint=OUTBOUND)
+        raise SettingsError(
+            "HTTPS_PROXY names no proxy that is spoken to over HTTP", hint=OUTBOUND
+        ) from None
     credentials = b""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         credentials = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(pair.encode())
-    return OutboundProxy(parts.hostname, port, credentials)
+    return OutboundProxy(parts.hostname or "", parts.port or 80, credentials)
 
 
 def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
     """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
     place of `/v1`, which is added only where there is no path at all. Other APIs' clients take one
     that the version follows (`/v1`, `/v1beta`). Raises SettingsError."""
-    plain = "what has an @" if "@" in url else repr(url)  # it may be a password's, wherever it is
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:  # whose words may have a password
+        parts = server_address(url)
+        if parts.username:
+            raise ValueError("it has a user")
+    except ValueError:  # it is not repeated: any part may be a password's
         raise SettingsError(
-            "the address of a provider cannot be read", hint="such as https://host/v1"
+            "an upstream is no URL of a provider", hint="such as https://host/v1, with no user"
         ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == 0:
-        raise SettingsError(f"{plain} is no URL of a provider", hint="such as https://host/v1")
     path = parts.path.rstrip("/")
     prefix = path.removesuffix("/v1") if api != GOOGLE else _version.sub("", path)
     before_v1 = api != OPENAI or not path or path != prefix
     tls = parts.scheme == "https"
-    port, authority, host = port or (443 if tls else 80), parts.netloc, parts.hostname
+    port, authority, host = parts.port or (443 if tls else 80), parts.netloc, parts.hostname or ""
     name = f"{parts.scheme}://{authority}{path}"
     way = outbound_proxy(host) if tls else None
     return Upstream(

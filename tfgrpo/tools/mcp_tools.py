@@ -24,6 +24,7 @@ from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
 from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
+from tfgrpo.web_address import server_address
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -76,6 +77,8 @@ class Server(BaseModel):
             place = secrets.literal(name, value)
             if place is not None:
                 raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
+        if self.url is not None and not self.url.startswith("$"):
+            server_address(secrets.VARIABLE.sub("1", self.url))
         wrong = [name for name in self.env if not secrets.NAME.fullmatch(name)]
         if wrong:
             raise ValueError("env takes the names of environment variables, never their values")

@@ -26,6 +26,7 @@ from tfgrpo.store.canonical import digest
 from tfgrpo.tools.corpus import Passage
 from tfgrpo.tools.http_fetch import FetchError, fetch
 from tfgrpo.tools.tool import ToolFailure
+from tfgrpo.web_address import server_address
 
 FILLED = {"url", "params", "headers", "body"}
 """The parts of a template that may name variables."""
@@ -54,6 +55,8 @@ class SearchTemplate(BaseModel):
             place = secrets.literal(name, getattr(self, name))
             if place is not None:
                 raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
+        if not self.url.startswith("$"):
+            server_address(secrets.VARIABLE.sub("1", self.url))
         return self
 
     @property

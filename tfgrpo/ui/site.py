@@ -195,7 +195,10 @@ def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
 def _page_before(visit: Visit) -> str | None:
     """Returns the page of this server from which a request came; None where it is this very
     address, or nothing says so."""
-    came = urlsplit(visit.request.headers.get("referer", ""))
+    try:
+        came = urlsplit(visit.request.headers.get("referer", ""))
+    except ValueError:  # it is no address
+        return None
     if came.netloc != visit.request.headers.get("host") or not came.path.startswith("/"):
         return None
     address = "/" + came.path.lstrip("/") + (f"?{came.query}" if came.query else "")
