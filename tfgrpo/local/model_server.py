@@ -253,10 +253,8 @@ def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
 def _read_port(stdout: IO[bytes], announced: list[int]) -> None:
     with stdout:
         for line in stdout:
-            try:
+            with suppress(ValueError, KeyError, TypeError):
                 announced.append(int(json.loads(line)["port"]))
-            except (ValueError, KeyError, TypeError):
-                continue
 
 
 def _healthy(port: int) -> bool:

@@ -91,17 +91,15 @@ class Partial:
         """Check size and SHA-256 and move the file to `target`. What is hashed is what is on the
         disk, in one pass, however many fetches it took. Raises LocalModelError, and deletes the
         file, when it is not the model."""
-        digest = hashlib.sha256()
         with self.path.open("r+b") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
-        if self.length != self.model.bytes or digest.hexdigest() != self.model.sha256:
+        if self.length != self.model.bytes or digest != self.model.sha256:
             length = self.length
             self.discard()
             raise LocalModelError(
                 f"what arrived is not {self.model.name}: {length} bytes with SHA-256 "
-                f"{digest.hexdigest()}, expected {self.model.bytes} bytes with "
+                f"{digest}, expected {self.model.bytes} bytes with "
                 f"{self.model.sha256}; deleted it",
                 hint="fetch again, or from the other source",
             )

@@ -30,6 +30,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tfgrpo.local.model_list import LocalModel, LocalModelError, SourceUnavailable, disk_full
@@ -221,10 +222,8 @@ def _largest(folder: Path) -> int:
     largest = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):  # pip has moved it
                 largest = max(largest, os.stat(os.path.join(place, name)).st_size)
-            except FileNotFoundError:  # pip has moved it
-                continue
     return largest
 
 

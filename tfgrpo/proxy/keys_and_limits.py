@@ -23,6 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -295,8 +296,9 @@ class Spending:
             self._tell(f"budgets are not watched: {error}")
 
     def _tell_of_budgets(self) -> None:
+        private = partial(os.open, mode=0o600)
         with (
-            open(f"{self._settings.ledger}-telling", "ab", opener=_private) as turn,
+            open(f"{self._settings.ledger}-telling", "ab", opener=private) as turn,
             closing(open_ledger(self._settings.ledger, create=True)) as ledger,
         ):
             fcntl.flock(turn, fcntl.LOCK_EX)  # other workers would tell of the same budget
@@ -327,7 +329,3 @@ class Spending:
             self._tell(f"the webhook was not told: {why}")
             self._again = time.monotonic() + AGAIN
         return why is None
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)

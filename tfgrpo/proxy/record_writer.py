@@ -25,6 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from glob import glob
 from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -169,7 +170,8 @@ class RecordWriter:
                 if self._trouble and (len(self._waiting) >= WAITING or self._bytes >= MOST):
                     self._settled += 1
                 else:
-                    self._waiting.append(_seen(*loads(buffer[begin:end])))
+                    record, *rest = loads(buffer[begin:end])
+                    self._waiting.append(SeenCall(CallRecord._make(record), *rest))
                     self._sizes.append(end - at)
                     self._bytes += end - at
                 at = end
@@ -312,10 +314,6 @@ def _node_of(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _seen(record: tuple[Any, ...], *rest: Any) -> SeenCall:
-    return SeenCall(CallRecord._make(record), *rest)
-
-
 def _tags(call: SeenCall, withheld: Finder) -> str | None:
     """Returns the tags of a call as they stand on record, less what is taken out of words."""
     if not call.labels and not call.metadata:
@@ -390,9 +388,7 @@ def _locked(path: str) -> IO[bytes]:
     """Returns a new file whose lock is held. Whoever looks for workers that are gone may see it
     first, before it is locked, and take it away: then another is made."""
     while True:
-        file: IO[bytes] = open(  # noqa: SIM115
-            path, "w+b", opener=lambda name, flags: os.open(name, flags, 0o600)
-        )
+        file: IO[bytes] = open(path, "w+b", opener=partial(os.open, mode=0o600))  # noqa: SIM115
         fcntl.flock(file, fcntl.LOCK_EX)
         if _is_there(path, file):
             return file

@@ -33,7 +33,6 @@ from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of
 from tfgrpo.store.activity.traffic import (
     CallRecord,
     Feedback,
-    Scales,
     Traffic,
     checked_feedback,
 )
@@ -406,17 +405,14 @@ def take_feedback(
 
 
 def record_feedback(traffic: Traffic, feedback: Feedback, call: CallRecord) -> None:
-    """Puts feedback on a call on record, and into the sums. Raises StoreError."""
-    traffic.add_feedback(feedback, _sums_of_feedback(feedback, call, traffic.scales()))
-
-
-def _sums_of_feedback(feedback: Feedback, call: CallRecord, scales: Scales) -> Sums:
-    """Returns what feedback on a call adds: its score from 0 to 1."""
-    score = place_on_scale(feedback, scales)
-    if score is None:
-        return {}
-    key = json.dumps({"library": call.library or "", "version": call.version or ""})
-    return {(f"{SCORES}_sum", key): score, (f"{SCORES}_count", key): 1.0}
+    """Puts feedback on a call on record, and its score from 0 to 1 into the sums. Raises
+    StoreError."""
+    sums: Sums = {}
+    score = place_on_scale(feedback, traffic.scales())
+    if score is not None:
+        key = json.dumps({"library": call.library or "", "version": call.version or ""})
+        sums = {(f"{SCORES}_sum", key): score, (f"{SCORES}_count", key): 1.0}
+    traffic.add_feedback(feedback, sums)
 
 
 def exposition(totals: Sums, gauges: Sums) -> str:

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -149,22 +149,18 @@ def _request_once(
         address = _resolve(parts.hostname, port, private)
         left = max(0.001, end - time.monotonic())
         connection = _Connection(parts.hostname, port, address, parts.scheme == "https", left)
-        try:
-            with _deadline(connection, left):
-                connection.request(
-                    "GET" if body is None else "POST", _path(parts), body, dict(headers)
-                )
-                response = connection.getresponse()
-                content = response.read(MOST_BYTES)
-            location = str(response.headers.get("Location") or "")
-            return (
-                response.status,
-                response.headers.get_content_type(),
-                location.encode("latin-1", "replace").decode("utf-8", "replace"),
-                content,
-            )
-        finally:
-            connection.close()
+        with closing(connection), _deadline(connection, left):
+            method = "GET" if body is None else "POST"
+            connection.request(method, _path(parts), body, dict(headers))
+            response = connection.getresponse()
+            content = response.read(MOST_BYTES)
+        location = str(response.headers.get("Location") or "")
+        return (
+            response.status,
+            response.headers.get_content_type(),
+            location.encode("latin-1", "replace").decode("utf-8", "replace"),
+            content,
+        )
     except (OSError, http.client.HTTPException, ValueError) as error:
         late = time.monotonic() >= end
         why = "it took too long" if late else str(error)
