@@ -53,7 +53,9 @@ def mail_server(url: str) -> MailServer:
     try:
         parts = server_address(url, SCHEMES)
     except ValueError:
-        raise SettingsError("this is no address of a mail server", hint=HINT) from None
+        raise SettingsError(
+            "this is no address of a mail server, which has a host", hint=HINT
+        ) from None
     host, port = parts.hostname or "", parts.port or SCHEMES[parts.scheme]
     if parts.password is not None:
         raise SettingsError(
