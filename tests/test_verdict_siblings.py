@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from whole_answers import KINDS as DRAWN
 from whole_answers import whole_answers
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.answer_reading import NoAnswer, last_json
 from tfgrpo.domains.choice import Labels, read
 from tfgrpo.domains.mathematics.answers import at_once, judge
 from tfgrpo.domains.mathematics.extract import bare
 
 QUESTION = Problem("p", "?", "D")
 HERE = Path(__file__).parent
+BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 KINDS = (
     *("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"),
     *("doubt", "other"),
@@ -54,6 +57,19 @@ def test_a_box_is_taken_back_by_what_is_said_of_it_and_at_once_as_later() -> Non
         later, quick = judge(row["gold"], row["pred"]), at_once(row["gold"], row["pred"])
         assert (later.reward == 1.0) is row["expected"], row
         assert quick is None or quick.reward == later.reward, row
+
+
+@pytest.mark.parametrize("layout", ["{}", "\n```json\n{}\n```\n"])
+def test_json_is_taken_back_by_the_same_words_as_a_box(layout: str) -> None:
+    compared = 0
+    for row in rows("retractions.jsonl"):
+        bodies = BOX.findall(row["pred"])
+        if len(bodies) == 1 and "<answer>" not in row["pred"]:
+            written = layout.format(json.dumps({"value": bodies[0]}))
+            response = BOX.sub(lambda _, written=written: written, row["pred"])
+            assert isinstance(last_json(response), NoAnswer) is not row["expected"], response
+            compared += 1
+    assert compared >= 75
 
 
 def test_labels_are_read_where_the_prompt_asks_for_them() -> None:

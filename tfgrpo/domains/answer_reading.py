@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import JOINED, JOINT, ending, spoken
+from tfgrpo.domains.mathematics.extract import JOINED, JOINT, NUMERAL, ending, retraction, spoken
 
 SHOWN = 80
+JSON_MARKS = re.compile(r'[\s":,\[\]{}]+')
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 LEAD = re.compile(
     rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
@@ -211,7 +212,8 @@ def parse_json(text: str) -> Any:
 def last_json(response: str) -> tuple[Any, str] | NoAnswer:
     """Returns the last JSON object (or other JSON, where it is all there is) and its place. That is
     the whole response, what a box or `<answer>` holds, the last block of code, or the last object
-    in the text. Two that differ with nothing between them are no answer."""
+    in the text. Two that differ with nothing between them are no answer, and neither is one that
+    the words around it take back."""
     response = spoken(response).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
@@ -219,32 +221,45 @@ def last_json(response: str) -> tuple[Any, str] | NoAnswer:
     if end.retracted:
         return NoAnswer(f"box: {end.retracted}")
     tagged = end.boxes[-1][1] if end.boxes and "{" in end.boxes[-1][1] else None
-    blocks = FENCE.findall(response[-LONGEST:])
+    text = response[-LONGEST:]
+    blocks = list(FENCE.finditer(text))
     problem = ""
-    for place, text in (
+    for place, written in (
         ("whole response", response),
         ("answer tag", tagged),
-        ("code block", blocks[-1] if blocks else None),
+        ("code block", blocks[-1][1] if blocks else None),
     ):
-        if text is None:
+        if written is None:
             continue
         try:
-            return parse_json(text), place
+            value = parse_json(written)
+            why = _retraction(text, *blocks[-1].span()) if place == "code block" else ""
+            return NoAnswer(f"{place}: {why}") if why else (value, place)
         except RepeatedKey as error:
             return NoAnswer(f"{place}: {error}")
         except ValueError as error:
             problem = problem or str(error)
-    objects = list(_objects(response[-LONGEST:]))
+    objects = list(_objects(text))
     if not objects:
         return NoAnswer(f"no JSON: {problem[:100]}")
     if isinstance(objects[-1][2], RepeatedKey):
         return NoAnswer(f"last object: {objects[-1][2]}")
     if len(objects) > 1:
         (_, before, one), (start, _, other) = objects[-2:]
-        between = response[-LONGEST:][before:start]
+        between = text[before:start]
         if JOINED.fullmatch(between) and one != other:
             return NoAnswer("last object: another one stands right before it, and they differ")
-    return objects[-1][2], "last object"
+    why = _retraction(text, *objects[-1][:2])
+    return NoAnswer(f"last object: {why}") if why else (objects[-1][2], "last object")
+
+
+def _retraction(text: str, start: int, end: int) -> str:
+    """Returns the words that take back the JSON that stands there in a text; or nothing. A remark
+    about other numbers than its own is none."""
+    words = JSON_MARKS.split(text[start:end])
+    numbers = [word for word in words if NUMERAL.fullmatch(word.removeprefix("-"))]
+    taken = (retraction(text, start, end, body) for body in numbers or [text[start:end]])
+    return next(filter(None, taken), "")
 
 
 def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
