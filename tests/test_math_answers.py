@@ -570,6 +570,18 @@ def test_a_long_malformed_response_is_judged_without_delay(response: str) -> Non
     assert time.thread_time() - started < 10
 
 
+@pytest.mark.parametrize(
+    "tower",
+    ["x^{x^{4}}", "x^{x^{x^{4}}}", "x^{" * 8 + "4" + "}" * 8, "x^{387420489}", r"\log(x^{x^5})"],
+)
+def test_a_tower_of_powers_is_compared_without_delay(tower: str) -> None:
+    started = time.thread_time()
+    assert judge("x + 1", rf"\boxed{{{tower}}}").reward == 0.0
+    assert judge(tower, rf"\boxed{{{tower} + x}}").reward == 0.0
+    assert judge(tower, rf"\boxed{{{tower}}}").reward == 1.0
+    assert time.thread_time() - started < 10
+
+
 TAGS = ("<answer>", "</answer>", "<think>", "</think>", "[THINK]", "[/THINK]", "\\fbox{")
 BOXES = ("\\boxed{", "\\boxed", "boxed", "\\frac", "42", "007", "So ")
 PIECES = st.sampled_from([*"0123456789-+ .,\nx{}$%", *BOXES, *TAGS])

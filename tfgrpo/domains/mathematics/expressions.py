@@ -75,6 +75,8 @@ PRECISION = 60
 """Digits to which constants are worked out."""
 SAME = 40
 """Digits in which two equal constants agree."""
+LARGE = 10_000
+"""An exponent above which a power is not worked out exactly."""
 POINTS = (
     ((23, 499), (101, 211)),
     ((23, 499), (101, 211)),
@@ -327,7 +329,7 @@ def _values(*sides: Any) -> list[Any]:
     for number in range(len(POINTS) if symbols else 1):
         values = _point(number, symbols)
         try:
-            numbers = [_number(side.xreplace(values)) for side in sides]
+            numbers = [_at(side, values) for side in sides]
             if all(_within(side, values) for side in sides) and None not in numbers:
                 reached.append(tuple(numbers) if len(numbers) > 1 else numbers[0])
         except (TypeError, ValueError, ArithmeticError, AttributeError):
@@ -353,7 +355,7 @@ def _within(formula: Any, values: dict[Any, Any]) -> bool:
     for part in formula.atoms(Pow, log):
         whole = isinstance(part, Pow) and part.exp.is_Integer
         if not whole and part.args[0].free_symbols - {UNIT}:
-            below = _number(part.args[0].xreplace(values))
+            below = _at(part.args[0], values)
             if below is None or not below.is_real or below < 0:
                 return False
     return True
@@ -405,6 +407,21 @@ def _number(expression: Any) -> Any | None:
     value = done.evalf(PRECISION)
     finite = value.is_number and not value.has(nan, zoo) and value.is_finite
     return value if finite else None
+
+
+def _at(formula: Any, values: dict[Any, Any]) -> Any | None:
+    """Returns the value of a formula at a point, exactly up to powers that have too many digits.
+    Raises ArithmeticError for a tower of powers, which has no value that can be worked out."""
+    powers = formula.atoms(Pow)
+    above = {
+        power: [part for part in power.exp.atoms(Pow) if part.free_symbols] for power in powers
+    }
+    if any(part.exp.free_symbols for parts in above.values() for part in parts):
+        raise ArithmeticError
+    exponents = (power.exp.evalf(subs=values) for power in powers)
+    if any(above.values()) or any(not one.is_real or abs(one) > LARGE for one in exponents):
+        return formula.xreplace({UNIT: I}).evalf(PRECISION, subs=values)
+    return _number(formula.xreplace(values))
 
 
 def _diverges(product: Any) -> bool:

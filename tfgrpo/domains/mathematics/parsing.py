@@ -43,6 +43,9 @@ READ = re.compile(
     re.I,
 )
 """Words that a formula may be written in."""
+CONNECTIVES = re.compile(r"\b(?:and|or)\s+(?:and|or)\b", re.I)
+"""What joins nothing, of which the letters would be read as a product."""
+EITHER_BRACKET = re.compile(r"[(){}\[\]]")
 COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)\s*\{[^{}]*\}")
 POWERED = re.compile(r"(?<!\d)\d{1,40}\s?\^\s*(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\d)")
 NEGATED = re.compile(r"!=|\\not\s*=|≠")
@@ -79,12 +82,23 @@ def unreadable(text: str) -> bool:
         return True
     if DOTS.search(without) or ARROW.search(without) or "::" in without:
         return True
+    if CONNECTIVES.search(without) or deepest(without) > arithmetic.DEEPEST:
+        return True
     if APART.search(without) and "matrix" not in text:
         return True
     return any(
         any(not READ.fullmatch(word) for word in re.findall(r"[a-zA-Z]{2,}", match[0]))
         for match in WORDS.finditer(without)
     )
+
+
+def deepest(text: str) -> int:
+    """Returns how deep the brackets of a text are nested."""
+    depth = deepest = 0
+    for bracket in EITHER_BRACKET.findall(text):
+        depth += 1 if bracket in "([{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _read(text: str) -> Any | None:
