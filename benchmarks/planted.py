@@ -36,7 +36,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.learn.advantage import Effect, posterior
+from tfgrpo.learn.advantage import Effect, between_problems, posterior
 from tfgrpo.learn.assign import PAIR, TURNS, tried
 from tfgrpo.learn.rivals import Rivals, replaced
 
@@ -388,6 +388,15 @@ def as_trained(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
     freedom = np.maximum(np.bincount(evidence.group) - 1, 1)
     variance = np.bincount(evidence.group, reward**2) / freedom
     noise = (design**2 * variance[evidence.group, None]).sum(0)
+    parts = [np.zeros((len(freedom), len(noise))) for _ in range(2)]
+    for part, values in zip(parts, (design * reward[:, None], design**2), strict=True):
+        np.add.at(part, evidence.group, values)
+    at = [
+        (n, *sums)
+        for n in range(len(noise))
+        for sums in zip(*(p[:, n] for p in parts), strict=True)
+    ]
+    noise = between_problems(noise, at)
     return [Belief(*one) for one in posterior(gram, moments, noise)]
 
 

@@ -16,6 +16,7 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.loop import Training
+from tfgrpo.model.budget import Budget
 from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.runs.run_problems import RunProblems
 from tfgrpo.runs.run_versions import pool_branch
@@ -57,6 +58,7 @@ class Desk:
         concurrency: int = 8,
         timeout: float = 20,
         domain: Domain = math.DOMAIN,
+        budget: Budget | None = None,
     ) -> Training:
         with self.store() as store:
             run, _ = begin(store, self.settings)
@@ -67,7 +69,7 @@ class Desk:
                 endpoints = Endpoints(endpoint, endpoint, limits)
                 gate = problems.load(Path(named)) if (named := self.settings.gate) else ()
                 training = Training(
-                    Session(store, journal, endpoints, self.verifier),
+                    Session(store, journal, endpoints, self.verifier, budget=budget),
                     run,
                     RunProblems(problems.load(Path(self.settings.data)), gate=gate),
                     domain=domain,

@@ -246,8 +246,10 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     paper = build(TrainSettings, {"data": "d", "preset": "paper"})
     assert (paper.policy, paper.epochs, paper.batch_size, paper.group_size) == ("paper", 3, 100, 5)
     local, said = fit(build(TrainSettings, {**given, "domain": "choice"}), tickets, ("domain",))
-    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 96, 3)
-    assert "200 problems and a local model: batches of 16" in said
+    assert (local.batch_size, local.max_tokens, local.epochs, local.group_size) == (29, 96, 6, 3)
+    assert "200 problems and a local model: batches of 29" in said
+    exact, _ = fit(build(TrainSettings, {**given, "domain": "exact"}), tickets, ("domain",))
+    assert (exact.batch_size, exact.epochs, exact.group_size) == (16, 3, 6)
     assert "\n" not in said
     named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))
     assert named.batch_size == 50

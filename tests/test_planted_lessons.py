@@ -114,8 +114,8 @@ def test_of_two_that_say_the_same_the_better_counts() -> None:
 def test_with_rivals_nothing_enters_twice() -> None:
     said_twice = World(0.6, 0.2, 0.2, steps=5, groups=24, candidates=4, kinds=2, twins=1.0)
     policy = Policy(as_trained, promote=0.8, few=True)
-    twice = [simulate(policy, said_twice, seed) for seed in range(8)]
-    once = [simulate(policy._replace(rivals=True), said_twice, seed) for seed in range(8)]
+    twice = [simulate(policy, said_twice, seed) for seed in range(24)]
+    once = [simulate(policy._replace(rivals=True), said_twice, seed) for seed in range(24)]
     assert 0 < sum(one.promoted for one in once) < sum(one.promoted for one in twice)
     assert sum(one.gain for one in once) > 0
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -25,6 +26,7 @@ from store_helpers import fixed
 
 from tfgrpo.cli.blame_credit import _credit_lines
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.evaluation.statistics import Estimate
@@ -43,6 +45,7 @@ from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
+from tfgrpo.model.budget import Budget
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.attempts import run_attempts
@@ -156,6 +159,46 @@ def test_the_last_step_proposes_nothing_since_nothing_would_measure_it(
         desk.train(server)
         assert server.stages["comparison"] == 0
     assert libraries(desk.path)[-1] == []
+
+
+def test_a_run_decides_in_the_last_step_that_its_budget_pays_for(
+    make: Callable[..., Desk],
+) -> None:
+    desk = make(epochs=40)
+    desk.prepare()
+    budget = Budget(40_000, in_tokens=True)
+    with ScriptedEndpoint(planted) as server:
+        training = desk.train(server, budget=budget)
+        stages = [stage(request) for request in server.requests]
+    versions = steps(desk.path)
+    assert 3 < len(versions) < len(training.steps)
+    assert 0.7 * budget.limit < budget.spent <= budget.limit
+    assert set(stages[-desk.settings.batch_size * desk.settings.group_size :]) == {"rollout"}
+    assert [text for _, text in libraries(desk.path)[-1]] == [HELPS]
+    assert [one.meta.get("over", False) for one in versions[-2:]] == [False, True]
+    with Store.open(desk.path) as store:
+        assert store.runs.state(store.runs.get("run")) == "finished"
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+        assert server.requests == [], "nothing is left to be done"
+
+
+@pytest.mark.parametrize("tokens", [None, 40_000, 10**7], ids=["none", "short", "ample"])
+def test_lessons_wait_for_right_answers_that_are_known_where_a_budget_is_short(
+    make: Callable[..., Desk], tokens: int | None
+) -> None:
+    desk = make(epochs=8)
+    desk.prepare()
+    shared = replace(math.DOMAIN, shared_answers=True)
+    budget = None if tokens is None else Budget(tokens, in_tokens=True)
+    with ScriptedEndpoint(shown_the_way) as server:
+        desk.train(server, domain=shared, budget=budget)
+        stages = [stage(request) for request in server.requests]
+    size = desk.settings.batch_size * desk.settings.group_size
+    waits = {None: 0, 40_000: 2, 10**7: 1}[tokens]
+    assert waits * size < stages.index("comparison") <= (waits + 1) * size
+    entered = [any(is_example(text) for _, text in one) for one in libraries(desk.path)]
+    assert entered[:4] == [False, False, True, True]
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., Desk]) -> None:

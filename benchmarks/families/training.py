@@ -50,7 +50,8 @@ class Cell:
         """What the product chooses for a local model (`tfgrpo/learn/fitted_defaults.py`)."""
         if not self.is_local or self.arm != "default":
             return {}
-        return {**local_sizes(len(self.rows("train", self.train)), 0), **self.shown}
+        rows = self.rows("train", self.train)
+        return {**local_sizes(len(rows), 0, self.family.domain), **self.shown}
 
     @property
     def shown(self) -> dict[str, Any]:

@@ -152,6 +152,7 @@ def job_of(setting: Setting, task: Task, meter: Meter, name: str, seed: int) -> 
         temperature=setting.temperature,
         max_tokens=setting.max_tokens,
         concurrency=setting.concurrency,
+        speeds=setting.speeds._asdict(),
         local=setting.local,
         rules=task.rules,
     )

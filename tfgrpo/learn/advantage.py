@@ -4,7 +4,11 @@ A group's attempts differ in what they were shown, by chance (`assign.py`). Rewa
 that within groups, so the difficulty of a problem drops out: GRPO's group-relative advantage, one
 level down. Evidence adds up over steps as sums of products, so an attempt is read once. How much
 chance there is in it is read from the groups that a thing was shown in: problems that are always
-right, or never, say nothing of the noise at others.
+right, or never, say nothing of the noise at others. A thing does more at one problem than at
+another, and what it does at new ones is asked: six attempts at one problem, of which a thing turns
+three, tell less of that than six problems do. So the noise is as large as effects differ between
+problems (the sandwich of Liang and Zeger, Biometrika 1986), where few problems say that drawn to
+what all effects of a run say together.
 
 An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
 Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal, each
@@ -36,6 +40,10 @@ most. It is worth 8 attempts of which half were shown a thing: a sum of squares 
 NONE, ROUNDS = 4.0, 20
 """How many effects it takes to change the mind that half of them are none, and the rounds in which
 that share is worked out (expectation and maximisation)."""
+
+
+FEW = 4.0
+"""How many problems it takes to change the mind that a thing does the same at all of them."""
 
 
 class Observation(NamedTuple):
@@ -114,6 +122,7 @@ class Advantages:
         import numpy as np
 
         self._places: dict[str, int] = {}
+        self._at: dict[tuple[str, int], list[float]] = {}
         self._gram, self._sums = np.zeros((0, 0)), np.zeros((4, 0))
 
     def add(self, observations: Iterable[Observation]) -> None:
@@ -134,6 +143,11 @@ class Advantages:
             places = np.array([self._places[id] for id in group.names], int)
             self._gram[places[:, None], places] += group.gram
             self._sums[:, places] += group.sums
+            parts = zip(places.tolist(), group.sums[0], group.gram.diagonal(), strict=True)
+            for place, moment, weight in parts:
+                there = self._at.setdefault((problem_of(group.group), place), [0.0, 0.0])
+                there[0] += moment
+                there[1] += weight
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,12 +163,39 @@ class Advantages:
         """The effect of each thing, by its id."""
         if not self._places:
             return {}
-        moment, noise, *counts = self._sums
-        beliefs, (shown, hidden) = posterior(self._gram, moment, noise), counts
+        moment, noise, shown, hidden = self._sums
+        noise = between_problems(noise, [(at, *sums) for (_, at), sums in self._at.items()])
+        beliefs = posterior(self._gram, moment, noise)
         return {
             id: Effect(*beliefs[place], int(shown[place]), int(hidden[place]))
             for id, place in self._places.items()
         }
+
+
+def problem_of(group: str) -> str:
+    """The problem of a group, which is called after its step and its problem."""
+    return group.partition("/")[2] or group
+
+
+def between_problems(
+    noise: NDArray[np.float64], sums: Sequence[tuple[int, float, float]]
+) -> NDArray[np.float64]:
+    """The noise of each effect as it is where problems differ in it. `sums` holds, for each thing
+    (by its place in `noise`) and problem, the products with rewards and with itself, of the
+    problem's attempts."""
+    import numpy as np
+
+    size = len(noise)
+    places, moments, weights = np.array([one for one in sums if one[2]]).reshape(-1, 3).T
+    places = places.astype(int)
+    count = np.bincount(places, minlength=size)
+    slopes = np.bincount(places, moments, size) / np.bincount(places, weights, size).clip(1e-9)
+    left = np.bincount(places, (moments - slopes[places] * weights) ** 2, size)
+    free = np.where(noise > 0, np.maximum(count - 1, 0), 0)
+    ratio = left * count / np.maximum(free, 1) / np.where(noise > 0, noise, 1.0)
+    usual = (free @ ratio + FEW) / (free.sum() + FEW)
+    scaled: NDArray[np.float64] = noise * (free * ratio + FEW * usual) / (free + FEW)
+    return scaled
 
 
 def posterior(

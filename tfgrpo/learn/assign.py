@@ -47,8 +47,8 @@ TURNS = 3
 different things apart the soonest. But a model often says one rule in several wordings, and what
 one of them does beside another is little (`benchmarks/planted.py`)."""
 PAIR = 2
-"""The same in a trial, where what two things do together is asked: half of the attempts have each,
-and a quarter has both."""
+"""The same where one candidate is tried alone, which half of the attempts tell the most of, and in
+a trial, where what two things do together is asked: half have each, and a quarter has both."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
 UNLIKE = 0.5

@@ -8,11 +8,12 @@ are run at once as there are free places: each is run whatever becomes of the ot
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from tfgrpo.data.shuffled_batches import batches
+from tfgrpo.learn.advantage import Effect
 from tfgrpo.learn.assign import CANDIDATES
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.examples import (
@@ -47,6 +48,9 @@ RACES = 2
 """How many lessons are tried at their own problem for each place that is free."""
 TRIES = 3
 """The attempts of a race, which together have to beat the mean of the lesson's group."""
+PATIENCE = 120
+"""Up to how many attempts with examples lessons wait for them: as many tell an effect of .15 from
+none, where it is as different between problems as answers are that are mostly always the same."""
 LOST = "more attempts with it at its own problem are not better than the group"
 CROWDED = "there is no place: so many candidates cannot be decided about"
 DECLINED = "a person has turned it down"
@@ -161,14 +165,25 @@ class Proposals:
         race = Race(step.number, lesson.group, number, lesson.text, library, TRIES, mean)
         return await self._collector.wins(race)
 
+    def awaits_examples(self, step: Step, pool: Pool, effects: Mapping[str, Effect]) -> bool:
+        """Whether right answers are on probation, and too few attempts had them to tell, by the
+        `effects` so far; or are known and come after this step."""
+        if EXAMPLES in pool.names[0]:
+            return EXAMPLES not in effects or effects[EXAMPLES].shown < PATIENCE
+        reflection = self._parts.reflection
+        return reflection.shared_answers and reflection.ground_truth and self._come(step, pool)
+
+    def _come(self, step: Step, pool: Pool) -> bool:
+        wanted = self._parts.settings.examples and EXAMPLES not in pool.factors
+        return wanted and not step.number and step.attempts_left >= NEEDED
+
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
         """The ADDs of examples. They come once, after the first step, where nothing has any and
         enough attempts come after it to measure them. A right answer needs no attempt, so those of
         the steps to come are among them."""
-        ground_truth = self._parts.reflection.ground_truth
-        wanted = self._parts.settings.examples
-        if not wanted or step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
+        if not self._come(step, pool):
             return []
+        ground_truth = self._parts.reflection.ground_truth
         redacted = redacted_problems(self._store)
         short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)
         shown: Iterable[Example] = winning_attempts(groups)

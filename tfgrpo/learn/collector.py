@@ -61,7 +61,8 @@ class Collector:
         self._store = parts.session.store
         self._run, self._settings = parts.run, parts.settings
         self._progress = parts.progress
-        self._problems, self._new = parts.problems, parts.new
+        known = parts.problems if parts.reflection.shared_answers else ()
+        self._problems, self._new = parts.problems, parts.new or known
         self.here = GroupMaker(parts, self._note_attempt)
         """Who makes the attempts that are made in this process."""
         self._makers: Makers = self.here

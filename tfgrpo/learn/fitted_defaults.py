@@ -17,6 +17,10 @@ LOCAL_BATCH = 16
 LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6}
 """What a model on this machine gets through: it writes some ten tokens a second. What is proposed
 in one epoch is measured in those after it, in threes of attempts."""
+LABEL_BATCH = 32
+LABEL_VALUES: dict[str, Any] = {"epochs": 6, "group_size": 3}
+"""The same where an answer is a label: a model mostly gives one problem the same label, so more
+problems tell more than more attempts at each."""
 CHECKED = 32
 """Of a library, on a local model."""
 LOCAL_TOP_K = 2
@@ -31,17 +35,14 @@ LABEL_CHECKED = 64
 a lesson about a label helps few of the problems."""
 
 
-def checked_attempts(domain: str) -> int:
-    """How many attempts check a library on a local model."""
-    return LABEL_CHECKED if domain.partition(":")[0] == "choice" else CHECKED
-
-
-def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, Any]:
+def local_sizes(train: int, checked: int, domain: str = "") -> dict[str, Any]:
     """The sizes of a run on a local model with so many problems, by the settings' names. Of the
-    problems that a library is checked on as many are used as there are, up to `attempts`."""
-    steps = max(-(-train // LOCAL_BATCH), 1)
+    problems that a library is checked on as many are used as there are, up to what is enough."""
+    is_label = domain.partition(":")[0] == "choice"
+    attempts, most = (LABEL_CHECKED, LABEL_BATCH) if is_label else (CHECKED, LOCAL_BATCH)
+    steps = max(-(-train // most), 1)
     return {
-        **LOCAL_VALUES,
+        **(LABEL_VALUES if is_label else LOCAL_VALUES),
         "batch_size": -(-train // steps),
         "heldout_samples": fitting_samples(attempts, min(checked, attempts)),
         "heldout_problems": attempts,
@@ -54,7 +55,7 @@ def fitting_values(settings: TrainSettings, problems: RunProblems) -> dict[str, 
     values: dict[str, Any] = {}
     if local:
         checked = max(map(len, (problems.gate, problems.heldout, problems.sealed)))
-        values = local_sizes(count, checked, checked_attempts(settings.domain))
+        values = local_sizes(count, checked, settings.domain)
     elif count > BATCH:  # in steps of one size
         values["batch_size"] = -(-count // -(-count // BATCH))
     tokens = fitting_tokens(settings)

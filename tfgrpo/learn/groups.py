@@ -200,7 +200,8 @@ class GroupMaker:
             call_path, there = (step, problem.id), gathering.there
             absent: frozenset[str] = frozenset()
             if there is not None:
-                turns = PAIR if self._settings.policy == POLICY_TRIAL else TURNS
+                is_pair = self._settings.policy == POLICY_TRIAL or len(there.candidates) == 1
+                turns = PAIR if is_pair else TURNS
                 absent = hidden(there, self._settings.seed, call_path, sample, turns)
                 shown: Library = Part(library, there.shown(absent))
             else:

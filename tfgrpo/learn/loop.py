@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,18 @@ from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.library_draft import split_fitting, still_apply
+from tfgrpo.learn.payable import Payable
 from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
 from tfgrpo.learn.pool import append_to_pool
 from tfgrpo.learn.progress import Progress
 from tfgrpo.learn.reflection import Reflection, StepOrigin, manner_of
 from tfgrpo.model.caller_functions import contained
-from tfgrpo.notices import OnProgress, StepFinished, ignore
+from tfgrpo.notices import OnProgress, StepFinished, WarningNotice, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.runs.run_problems import RunProblems
-from tfgrpo.runs.run_versions import GAIN, gain_record, pool_branch, read_gate
+from tfgrpo.runs.run_versions import GAIN, OVER, gain_record, pool_branch, read_gate
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run
@@ -49,9 +51,6 @@ from tfgrpo.store.history.name_moves import check_branch
 from tfgrpo.store.records import Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.tools.tool_call_record import ToolRecord
-
-OVER = "over"
-"""In the meta of a run's version: it is the last, whatever steps were planned."""
 
 
 def plan_steps(
@@ -161,6 +160,7 @@ class Training:
             data.gate,
         )
         self._parts, self._collector = parts, Collector(parts)
+        self._payable = Payable(parts, data)
         policy = find_policy(self.settings.policy, project_root(self._store.path))
         self._learner = policy(parts, self._collector)
 
@@ -225,10 +225,11 @@ class Training:
             progress.trial = EvalProgress(
                 0, meter=progress.meter, on_change=lambda _: progress.announce()
             )
-        left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
         origin = StepOrigin(self._run.uid, step, self._evidence(step))
+        left, is_short = self._left(step)
+        this = Step(step, batch, base, library, origin, left, is_short)
         with contained():
-            learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
+            learned = await self._learner.learn(this)
         groups = learned.groups
         self._enter("gate")
         trial = None
@@ -236,10 +237,23 @@ class Training:
             trial = await self._gate.trial(library, learned.operations, progress.trial)
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.here.record(step, rollout, library)
-        version = self._commit(step, base, learned, trial)
+        version = self._commit(this, learned, trial)
+        if learned.is_over and this.is_last and step + 1 < len(self.steps):
+            text = f"step {step + 1} was the last: the rest of the budget pays for no further one"
+            self._on_progress(WarningNotice(text))
         self._enter("rollouts")
         self.progress.step = step + 1
         return version
+
+    def _left(self, step: int) -> tuple[int, bool]:
+        """The attempts that come after a step, and whether the budget is short: none where it does
+        not pay for those of the next step."""
+        size = self.settings.group_size
+        sizes = [len(batch) * size for _, batch in self.steps[step + 1 :]]
+        planned, pays = sum(sizes), self._payable.after(step, self.steps[step][1], size)
+        if not sizes or pays >= planned:
+            return planned, pays == inf and self._session.budget is not None
+        return int(pays) if pays >= sizes[0] else 0, True
 
     def _enter(self, phase: str) -> None:
         self.progress.enter(phase)
@@ -260,12 +274,12 @@ class Training:
             return self._store.create_tag(tag, tip, force=True)
         return tagged
 
-    def _commit(self, step: int, base: Version, learned: Learned, trial: Trial | None) -> Version:
+    def _commit(self, this: Step, learned: Learned, trial: Trial | None) -> Version:
         """Appends the step's version. When somebody else has moved the branch meanwhile, operations
         that no longer apply are refused on record, and the others go onto what is there now. A
         candidate that the gate rejects goes onto a side branch, and the step's version has no
         events."""
-        store, run = self._store, self._run
+        store, run, step, base = self._store, self._run, this.number, this.base
         store.runs.row_id(run)  # a step that asks for nothing may be its first
         failed = [*(f for c in learned.comparisons for f in c.failures), *learned.failures]
         failures = [asdict(failure) for failure in failed]
@@ -296,7 +310,7 @@ class Training:
             }
             more = {
                 "rendering": _rendering(self.settings),
-                OVER: learned.is_over,
+                OVER: learned.is_over and step + 1 < len(self.steps),
                 GAIN: learned.gain and gain_record(learned.gain),
                 "refused": refused + lost,
                 "failed": failures,

@@ -7,6 +7,10 @@ matched by rank: what is as near to the run's others as the median of them may h
 near as the median of the new ones has (quantile matching). Few new problems tell little, so the
 bound is the upper one of their distribution (Massart, The Annals of Probability, 1990): where new
 problems may well be as the run's are, nearly every example is measured at every problem.
+
+Where answers are few and shared, as labels are, and no gate says otherwise, new problems are taken
+to be as the run's are to one another: an answer that another problem has too is what there is to
+learn. Elsewhere nobody knows, and the half that is most like a problem is hidden there.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.model.request_adaptation import Adaptation
-from tfgrpo.runs.run_versions import gate_of, pool_versions, step_stats, versions_of
+from tfgrpo.runs.run_versions import OVER, gate_of, pool_versions, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.damaged_values import listed, mapping, text, whole
 from tfgrpo.store.records import Version
@@ -92,9 +92,10 @@ def nothing_learned(store: Store, run: Run) -> str | None:
     candidates = [store.counts(version) for version in pool_versions(store, run)]
     tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))
     if tried:
+        more = "a larger --budget" if OVER in versions[-1].meta else "--epochs"
         return (
             f"{mixture}, and of {plural(tried, 'candidate')} none was shown to help: {gone} given "
-            f"up, {tried - gone} undecided (more attempts would decide: --epochs)"
+            f"up, {tried - gone} undecided (more attempts would decide: {more})"
         )
     if any(count.get("KEEP") for count in counts):
         return f"{mixture}, and every lesson was known already"

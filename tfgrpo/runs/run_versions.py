@@ -150,6 +150,8 @@ def read_gate(gate: object) -> GateRecord | None:
     )
 
 
+OVER = "over"
+"""In the meta of a run's version: it is the last, whatever steps were planned."""
 GAIN = "gain"
 """In the meta of a run's last version: what the run gains over what it began with."""
 

@@ -98,6 +98,12 @@ class SharedBudget(Budget):
         self._of_the_dead = 0
 
     @property
+    def of_run(self) -> float:
+        """What the run has spent so far, by the journal and by what was cut off here. Raises
+        StoreError."""
+        return self.spent if self._recount is None else self._recount() + self.cut_off
+
+    @property
     def amount(self) -> str:
         """The whole budget, as `--budget` has it."""
         return f"{self.limit:f}{'tok' if self.in_tokens else ''}"

@@ -17,7 +17,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,8 @@ class BudgetSpent(Exception):
 
 @dataclass
 class Job:
-    """What an arm is asked to do, from the file that the race wrote."""
+    """What an arm is asked to do, from the file that the race wrote. `budget` is in
+    compute-seconds, by the `speeds` of reading and writing: tokens a second."""
 
     base_url: str
     model: str
@@ -55,6 +56,7 @@ class Job:
     concurrency: int
     local: bool = False
     rules: Sequence[str] = ()
+    speeds: dict[str, float] = field(default_factory=dict)
 
     @property
     def spent(self) -> float:

@@ -1,20 +1,22 @@
-"""tfgrpo with its defaults and a gate, and the method as published, which has no gate.
+"""tfgrpo with its defaults, and the method as published.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
-built-in ones. A library that stayed empty is deployed as the seed text.
+built-in ones. tfgrpo measures on the problems that it learns from, so those for validation are
+further ones of these. It knows its budget, as a person's run with `--budget` does: a second is a
+dollar. A library that stayed empty is deployed as the seed text.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, prompt_of
 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
-from tfgrpo.learn.fitted_defaults import checked_attempts, local_sizes
+from tfgrpo.learn.fitted_defaults import local_sizes
+from tfgrpo.model.budget import BudgetReached
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.errors import TfgrpoError
 
@@ -35,7 +37,7 @@ def judge_of(kind: str) -> Judge:
     return judge
 
 
-def settings_of(job: Job, gate: Path) -> dict[str, Any]:
+def settings_of(job: Job) -> dict[str, Any]:
     """Returns the settings of an arm. Raises ValueError for one that is not ours."""
     settings: dict[str, Any] = {
         "model": job.model,
@@ -50,30 +52,33 @@ def settings_of(job: Job, gate: Path) -> dict[str, Any]:
     if job.arm != "tfgrpo":
         raise ValueError(f"{job.arm} is no arm of tfgrpo")
     if job.local:
-        attempts = checked_attempts("choice" if job.kind == "label" else "math")
-        settings |= local_sizes(len(job.train), len(job.validation), attempts)
-    return settings | {"gate": str(gate)}
+        kind = "choice" if job.kind == "label" else "math"
+        settings |= local_sizes(len(job.train) + len(job.validation), 0, kind)
+    return settings | {"budget": f"{job.budget:.6f}"}
 
 
 def train(job: Job) -> None:
     """Leaves the library that the run deploys, rendered, and its versions as checkpoints."""
+    settings = settings_of(job)
     domain = Domain(
         name=f"race-{job.kind}",
         verify=judge_of(job.kind),
         shared_answers=job.kind == "label",
     )
-    config, files = job.folder / "tfgrpo.toml", {}
+    config, file = job.folder / "tfgrpo.toml", job.folder / "train.jsonl"
+    prices = {name: 1e6 / speed for name, speed in job.speeds.items()}
+    price = f"prompt = {prices['prefill']}, cached = 0, completion = {prices['decode']}"
     # No other project's settings are those of the race. The meter has another address each time,
     # and a run goes on with other endpoints, not with another base_url.
-    config.write_text(f"[[endpoints]]\nbase_url = {json.dumps(job.base_url)}\n", encoding="utf-8")
-    for name, rows in (("train", job.train), ("gate", job.validation)):
-        files[name] = job.folder / f"{name}.jsonl"
-        files[name].write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
-    settings = settings_of(job, files["gate"])
+    table = f"[prices]\n{json.dumps(job.model)} = {{ {price} }}\n"
+    table += f"[[endpoints]]\nbase_url = {json.dumps(job.base_url)}\n"
+    config.write_text(table, encoding="utf-8")
+    rows = job.train if job.arm == "published" else [*job.train, *job.validation]
+    file.write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
     store, ended, notes = job.folder / "store.db", "done", {}
     try:
         result = tfgrpo.train_sync(
-            str(files["train"]),
+            str(file),
             store=store,
             config=config,
             run="race",
@@ -83,7 +88,7 @@ def train(job: Job) -> None:
         )
         notes = {"experiences": len(result.library), "seconds": round(result.seconds, 1)}
     except TfgrpoError as error:
-        if job.spent < 1.0:
+        if job.spent < 1.0 and not isinstance(error, BudgetReached):
             raise
         ended, notes = "budget", {"stopped": str(error)}
     with tfgrpo.Store.open(store) as opened:

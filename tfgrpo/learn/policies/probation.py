@@ -9,7 +9,9 @@ rule decides by effects alone (`decide.py`); no text is judged by its words.
 
 What comes of a step are operations on the run's branch (an ADD for what is promoted, a DELETE for
 what no longer helps, a KEEP for what a group came to again) and on its branch of candidates
-(`pool.py`). The last step proposes nothing: no attempt would measure it.
+(`pool.py`). The last step proposes nothing: no attempt would measure it. It is the last that is
+planned, or the last that the budget pays for (`payable.py`): what was measured is decided about,
+and nothing is paid for half of a step.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.measure import Measurement
 from tfgrpo.learn.policies.protocol import Learned, Step
-from tfgrpo.learn.pool import open_pool
+from tfgrpo.learn.pool import Pool, open_pool
 from tfgrpo.learn.propose import proposing
+from tfgrpo.learn.rivals import Rivals
 
 AT_THE_END = ByChance(promote=0.80)
 """What decides in a run's last step. Nothing comes after it that could tell more, so what may well
@@ -50,7 +53,7 @@ class Probation:
         rivals = self._measurement.rivals(pool)
         tried = self._measurement.tried(step, pool, rivals)
         batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number, tried)
-        free = free_places(step, pool, self._settings.group_size)
+        free = self._free_places(step, pool, rivals)
         contrast = proposing(self._parts, step, pool.in_force, free)
         groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
         self._measurement.add(step.number)
@@ -77,5 +80,15 @@ class Probation:
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
             gain=self._measurement.gain(step.number, rule) if step.is_last else None,
+            is_over=step.is_last,
             following=settled.following,
         )
+
+    def _free_places(self, step: Step, pool: Pool, rivals: Rivals) -> int:
+        """How many lessons are asked for. Right answers cost no call to propose, so where the
+        budget is short lessons wait for what is known of those."""
+        if step.is_short:
+            effects = self._measurement.effects(pool, rivals)
+            if self._proposals.awaits_examples(step, pool, effects):
+                return 0
+        return free_places(step, pool, self._settings.group_size)

@@ -26,7 +26,8 @@ from tfgrpo.store.records import Library, Operation, Version
 
 class Step(NamedTuple):
     """A step to learn from: its number from 0 and its problems, the version in force with its
-    library, where its operations come from, and how many attempts come after it."""
+    library, where its operations come from, and how many attempts come after it. Its budget
+    `is_short` where it pays for fewer of them than are planned, or where nobody knows yet."""
 
     number: int
     batch: Sequence[Problem]
@@ -34,6 +35,7 @@ class Step(NamedTuple):
     library: Library
     origin: StepOrigin
     attempts_left: int
+    is_short: bool = False
 
     @property
     def is_last(self) -> bool:
