@@ -1,7 +1,7 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
-`bills` and `times`, a part of it, are generated here. `formula`, `labels`, `top-ups` and `payments`
-are public data that is given as a folder and is no part of this repository:
+`bills` and `times`, a part of it, are generated here. `formula`, `labels`, `top-ups`, `payments`,
+`cash` and `identity` are public data that is given as a folder and is no part of this repository:
 `formula_train_500.jsonl` and `formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and
 `banking77_val_600.jsonl`.
 """
@@ -70,6 +70,32 @@ PAYMENTS = {
     "Refund_not_showing_up": "a refund was promised and is not in the account",
 }
 """Ten more, likewise."""
+CASH = {
+    "atm_support": "at which machines, and where, cash can be withdrawn",
+    "card_swallowed": "a machine kept the card",
+    "pin_blocked": "the PIN is blocked after wrong tries",
+    "cash_withdrawal_charge": "a fee for a withdrawal of cash",
+    "cash_withdrawal_not_recognised": "a withdrawal of cash that the customer did not make",
+    "declined_cash_withdrawal": "a machine gave no cash",
+    "pending_cash_withdrawal": "a withdrawal of cash is shown as pending",
+    "wrong_amount_of_cash_received": "a machine gave another amount than was asked for",
+    "wrong_exchange_rate_for_cash_withdrawal": "cash abroad was converted at a wrong rate",
+    "balance_not_updated_after_cheque_or_cash_deposit": "a cheque or cash that was paid in is not "
+    "in the account",
+}
+IDENTITY = {
+    "verify_my_identity": "how an identity is verified",
+    "why_verify_identity": "why an identity has to be verified",
+    "unable_to_verify_identity": "the verification of an identity does not work",
+    "verify_source_of_funds": "where the money in the account comes from",
+    "edit_personal_details": "a name, an address or the like is to be changed",
+    "age_limit": "how old one has to be",
+    "terminate_account": "the account is to be closed",
+    "passcode_forgotten": "the passcode of the app is forgotten",
+    "lost_or_stolen_phone": "the phone is lost or was stolen",
+    "change_pin": "how the PIN of a card is changed",
+}
+"""Twenty more, in two sets, for the learner that knows its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +207,8 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
     "labels": labels_task,
     "top-ups": partial(labels_task, name="top-ups", labels=TOP_UPS),
     "payments": partial(labels_task, name="payments", labels=PAYMENTS),
+    "cash": partial(labels_task, name="cash", labels=CASH),
+    "identity": partial(labels_task, name="identity", labels=IDENTITY),
 }
 
 
