@@ -13,7 +13,9 @@ what all effects of a run say together.
 An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
 Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal, each
 weighed by how likely it makes what was seen; the share of effects that are none is learned from all
-of them. So 1 less the chance to help is the local false-discovery rate.
+of them. So 1 less the chance to help is the local false-discovery rate. Many a lesson does nothing,
+but dozens of examples before a problem always do something: their effect is taken to be no such
+none.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.evaluation.statistics import Estimate
+from tfgrpo.rendering.experience_texts import EXAMPLES
 from tfgrpo.wording import with_bounds
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ NONE, ROUNDS = 4.0, 20
 that share is worked out (expectation and maximisation)."""
 
 
-FEW = 4.0
+FEW = 16.0
 """How many problems it takes to change the mind that a thing does the same at all of them."""
 
 
@@ -165,7 +168,8 @@ class Advantages:
             return {}
         moment, noise, shown, hidden = self._sums
         noise = between_problems(noise, [(at, *sums) for (_, at), sums in self._at.items()])
-        beliefs = posterior(self._gram, moment, noise)
+        some = [self._places[EXAMPLES]] if EXAMPLES in self._places else []
+        beliefs = posterior(self._gram, moment, noise, some)
         return {
             id: Effect(*beliefs[place], int(shown[place]), int(hidden[place]))
             for id, place in self._places.items()
@@ -180,9 +184,9 @@ def problem_of(group: str) -> str:
 def between_problems(
     noise: NDArray[np.float64], sums: Sequence[tuple[int, float, float]]
 ) -> NDArray[np.float64]:
-    """The noise of each effect as it is where problems differ in it. `sums` holds, for each thing
-    (by its place in `noise`) and problem, the products with rewards and with itself, of the
-    problem's attempts."""
+    """The noise of each effect as it is where problems differ in it. `sums` holds, for
+    each thing (by its place in `noise`) and problem, the products with rewards and with itself, of
+    the problem's attempts."""
     import numpy as np
 
     size = len(noise)
@@ -199,11 +203,15 @@ def between_problems(
 
 
 def posterior(
-    gram: NDArray[np.float64], moment: NDArray[np.float64], noise: NDArray[np.float64]
+    gram: NDArray[np.float64],
+    moment: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    some: Sequence[int] = (),
 ) -> list[tuple[float, float, float, float]]:
     """The beliefs about effects, in order. `gram` holds the sums of products of what was shown,
     centred within groups, and `moment` those with rewards; `noise` the sums of squares of what was
-    shown, each times the variance of rewards in its group."""
+    shown, each times the variance of rewards in its group. Those at the places `some` are not none.
+    """
     import numpy as np
 
     variance = (noise + WEIGHT * NOISE) / (gram.diagonal() + WEIGHT)
@@ -220,7 +228,8 @@ def posterior(
     mean, square, above, odds = mixed
     for _ in range(ROUNDS):
         there = none / (none + (1 - none) * odds)
-        none = (NONE / 2 + math.fsum(there)) / (NONE + size)
+        there[[*some]] = 0
+        none = (NONE / 2 + math.fsum(there)) / (NONE + size - len(some))
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
     beliefs = np.array((mean, deviation, (1 - there) * above, above))
     return [tuple(one) for one in beliefs.T.tolist()]
