@@ -491,6 +491,46 @@ def test_the_chance_of_what_is_promoted_is_as_high_as_it_says() -> None:
     assert wrong / promoted <= claimed / promoted + 0.05
 
 
+@pytest.mark.parametrize("attempts", [2, 6, 12])
+def test_few_problems_say_little_however_many_attempts_there_are_at_each(attempts: int) -> None:
+    """Answers that are mostly always the same: what turns them at two problems of ten, either way,
+    does nothing on the average."""
+    surely = 0
+    for seed in range(200):
+        dice = random.Random(f"{seed}/{attempts}")
+        rows = []
+        for problem in range(24):
+            usual, turned = dice.random() < 0.7, dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, -1))
+            for n in range(attempts):
+                shown = frozenset(["it"] if n % 2 else [])
+                reward = min(max(usual + turned * len(shown), 0), 1)
+                rows.append(Observation(f"0/{problem}", ("it",), shown, float(reward)))
+        advantages = Advantages()
+        advantages.add(rows)
+        low, high = advantages.effects()["it"].interval
+        surely += low > 0 or high < 0
+    assert surely <= 0.07 * 200
+
+
+def test_examples_are_taken_to_do_something_and_a_lesson_perhaps_nothing() -> None:
+    there = [
+        Observation(f"0/{n // 2}", (name,), frozenset([name] * (n % 2)), float(n % 10 in won))
+        for name, won in (("lesson", {1, 3, 4, 5}), (EXAMPLES, {1, 3, 4, 5}))
+        for n in range(60)
+    ]
+    several = Advantages()
+    several.add(at_its_own(one, one.belongs[0]) for one in there)
+    lesson, examples = (several.effects()[name] for name in ("lesson", EXAMPLES))
+    assert lesson.mean == pytest.approx(examples.mean)
+    assert examples.chance == examples.above == pytest.approx(lesson.above)
+    assert lesson.chance < lesson.above
+
+
+def at_its_own(one: Observation, kind: str) -> Observation:
+    """Returns an observation at a problem of its kind's own."""
+    return one._replace(group=f"{one.group} {kind}")
+
+
 def test_a_rule_goes_by_effects_alone() -> None:
     def effect(mean: float, chance: float) -> Effect:
         return Effect(mean, 0.1, chance, chance, 20, 20)
