@@ -125,7 +125,7 @@ class Advantages:
         import numpy as np
 
         self._places: dict[str, int] = {}
-        self._at: dict[tuple[str, int], list[float]] = {}
+        self._at: dict[tuple[str, int], tuple[float, float]] = {}
         self._gram, self._sums = np.zeros((0, 0)), np.zeros((4, 0))
 
     def add(self, observations: Iterable[Observation]) -> None:
@@ -148,9 +148,9 @@ class Advantages:
             self._sums[:, places] += group.sums
             parts = zip(places.tolist(), group.sums[0], group.gram.diagonal(), strict=True)
             for place, moment, weight in parts:
-                there = self._at.setdefault((problem_of(group.group), place), [0.0, 0.0])
-                there[0] += moment
-                there[1] += weight
+                at = (problem_of(group.group), place)
+                before = self._at.get(at, (0.0, 0.0))
+                self._at[at] = before[0] + float(moment), before[1] + float(weight)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Advantages:
         if not self._places:
             return {}
         moment, noise, shown, hidden = self._sums
-        noise = between_problems(noise, [(at, *sums) for (_, at), sums in self._at.items()])
+        noise = between_problems(noise, [(at, *both) for (_, at), both in self._at.items()])
         some = [self._places[EXAMPLES]] if EXAMPLES in self._places else []
         beliefs = posterior(self._gram, moment, noise, some)
         return {

@@ -104,14 +104,14 @@ class Budget:
         """Dollars or tokens that were spent so far."""
         return self._spent if self.in_tokens else self._spent / self._unit
 
+    @spent.setter
+    def spent(self, amount: float) -> None:
+        self._spent = round(amount * self._unit)
+
     @property
     def of_run(self) -> float:
         """What the run has spent so far, wherever."""
         return self.spent
-
-    @spent.setter
-    def spent(self, amount: float) -> None:
-        self._spent = round(amount * self._unit)
 
     @property
     def cut_off(self) -> float:
