@@ -10,6 +10,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfgrpo.domains.mathematics import parsing
 from tfgrpo.domains.mathematics.answers import at_once, check_gold, judge
 from tfgrpo.domains.mathematics.extract import bare, extract
 
@@ -580,6 +581,12 @@ def test_a_tower_of_powers_is_compared_without_delay(tower: str) -> None:
     assert judge(tower, rf"\boxed{{{tower} + x}}").reward == 0.0
     assert judge(tower, rf"\boxed{{{tower}}}").reward == 1.0
     assert time.thread_time() - started < 10
+
+
+def test_brackets_that_nobody_nests_so_deep_are_not_read() -> None:
+    some, many = (r"\frac{1}{" * depth + "2" + "}" * depth for depth in (8, 41))
+    assert judge(some, rf"\boxed{{{some} + 0}}").reward == 1.0
+    assert parsing.parse(many) is None
 
 
 TAGS = ("<answer>", "</answer>", "<think>", "</think>", "[THINK]", "[/THINK]", "\\fbox{")

@@ -197,6 +197,9 @@ def test_lessons_wait_for_right_answers_that_are_known_where_a_budget_is_short(
     size = desk.settings.batch_size * desk.settings.group_size
     waits = {None: 0, 40_000: 2, 10**7: 1}[tokens]
     assert waits * size < stages.index("comparison") <= (waits + 1) * size
+    if tokens == 40_000:
+        prompts = [request["messages"] for request in server.requests[size : 2 * size]]
+        assert sum(any(m["role"] == "assistant" for m in one) for one in prompts) == size / 2
     entered = [any(is_example(text) for _, text in one) for one in libraries(desk.path)]
     assert entered[:4] == [False, False, True, True]
 
@@ -691,9 +694,13 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("new", [(), OTHERS, KINDS], ids=["nobody knows", "unlike", "alike"])
+@pytest.mark.parametrize(
+    ("new", "shared"),
+    [((), False), (OTHERS, False), (KINDS, False), ((), True), (OTHERS, True)],
+    ids=["nobody knows", "unlike", "alike", "labels", "unlike labels"],
+)
 def test_examples_that_are_good_for_copying_enter_only_where_new_problems_are_as_alike(
-    make: Callable[..., Desk], tmp_path: Path, new: tuple[str, ...]
+    make: Callable[..., Desk], tmp_path: Path, new: tuple[str, ...], shared: bool
 ) -> None:
     def write(path: Path, kinds: tuple[str, ...], first: int, count: int) -> None:
         rows = [
@@ -713,10 +720,10 @@ def test_examples_that_are_good_for_copying_enter_only_where_new_problems_are_as
     write(gate, new or KINDS, 100, 12)
     desk.prepare()
     with ScriptedEndpoint(copied_from) as server:
-        desk.train(server)
+        desk.train(server, domain=replace(math.DOMAIN, shared_answers=shared))
     assert {op for op, text in pool_events(desk.path) if text and is_example(text)} == {"ADD"}
     entered = libraries(desk.path)[-1]
-    assert bool(entered) is (new == KINDS)
+    assert bool(entered) is (new == KINDS or (shared and not new))
     assert all(is_example(text) for _, text in entered)
 
 

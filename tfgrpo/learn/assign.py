@@ -1,12 +1,12 @@
 """What an attempt is shown: of the library what it would be shown in use, and some candidates.
 
 Of the candidates that are tried at a problem each attempt is shown a random third: of three in a
-row each candidate is in one (a fold-over of three parts; Box, Hunter and Hunter, Statistics for
-Experimenters, 2005), by coins that follow from the seed, the problem, the attempts' place and the
-candidate's. Of the experiences in force each is hidden from a small share of the attempts, so that
-its effect stays known. Everything follows from the arguments, so a run that is resumed, and a
-worker elsewhere, shows the same; no coin follows from an id, which is new in each run, so a second
-run of one seed does too as long as the model answers the same.
+row each candidate is in one, and of two where it is tried alone (a fold-over; Box, Hunter and
+Hunter, Statistics for Experimenters, 2005), by coins that follow from the seed, the problem, the
+attempts' place and the candidate's. Of the experiences in force each is hidden from a small share
+of the attempts, so that its effect stays known. Everything follows from the arguments, so a run
+that is resumed, and a worker elsewhere, shows the same; no coin follows from an id, which is new in
+each run, so a second run of one seed does too as long as the model answers the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together, as
 one does too little to be measured by itself. Examples are measured at problems that are as unlike

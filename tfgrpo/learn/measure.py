@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from math import isfinite
 
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, problem_of
 from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
 from tfgrpo.learn.decide import Rule, figures
@@ -80,7 +80,7 @@ class Measurement:
         `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}
         for one in chain.from_iterable(map(self._recorded, range(step + 1))):
-            attempts.setdefault(one.group.partition("/")[2], []).append(one)
+            attempts.setdefault(problem_of(one.group), []).append(one)
         base = self._store.library(self._store.version(self._run.base))
         seen = dict.fromkeys(
             name for several in attempts.values() for one in several for name in one.belongs

@@ -400,7 +400,7 @@ class _Run:
 
     def _add_step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
         size, assumed, more = self._settings.group_size, self._calls.assumed, self._shown(grown)
-        if self._measures:  # a third of the candidates, and of the examples, that belong
+        if self._measures:  # a third of what belongs, where several things do
             examples = self._examples * assumed.share if grown else 0.0
             more += (assign.CANDIDATES * LESSON + examples) / assign.TURNS
         self._calls.add_attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
