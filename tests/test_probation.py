@@ -31,12 +31,12 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
-from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, hidden, of_unlike_problems
+from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, examples_too_near, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.crossfit import Choosing
 from tfgrpo.learn.decide import ByChance, Decisions, Settling, settle
-from tfgrpo.learn.examples import AROUND, tokens_beside
+from tfgrpo.learn.examples import AROUND, Example, add_examples, tokens_beside
 from tfgrpo.learn.groups import Gathering
 from tfgrpo.learn.library_draft import Draft, split_fitting
 from tfgrpo.learn.loop import Training
@@ -47,6 +47,7 @@ from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
 from tfgrpo.model.budget import Budget
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
+from tfgrpo.rendering.retrieve import NEAREST, WHOLE
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.runs.group_details import group_view
@@ -606,6 +607,39 @@ def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]
     assert known[0].low > 0 < known[0].absent
 
 
+def test_of_many_examples_each_attempt_is_shown_the_nearest_of_other_problems(
+    make: Callable[..., Desk],
+) -> None:
+    count = WHOLE + 8
+    desk = make(count=count, batch_size=count, epochs=3)
+    desk.prepare()
+    with ScriptedEndpoint(shown_the_way) as server:
+        desk.train(server)
+        prompts = [[m["content"] for m in request["messages"]] for request in server.requests]
+    turns = {(asked, *before[1:]) for *before, asked in prompts if len(before) > 1}
+    assert {len(one) for one in turns} == {1 + 2 * NEAREST}
+    assert len(turns) == count, "for each problem the same"
+    assert len({one[1:] for one in turns}) > count / 2
+    assert all(asked not in before for *before, asked in prompts), "its own answer is not shown"
+    (final,) = libraries(desk.path)[-1:]
+    assert len(final) == count
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "most"),
+    [(5, 20, 20), (5, 200, 200), (5, 600, 512), (80, 200, 200), (180, 20, 4), (180, 200, 4)],
+)
+def test_examples_are_many_where_those_that_a_prompt_gets_are_short(
+    words: int, count: int, most: int
+) -> None:
+    problems = [Problem(f"p{n}", " ".join([f"word{n}"] * words), "yes") for n in range(count)]
+    examples = [Example(p, example_text(p.problem, "yes"), "right", {}) for p in problems]
+    added = add_examples(examples, (), 0, StepOrigin("run", 0, {}))
+    assert len(added) == most
+    there = [one.text or "" for one in added]
+    assert len(add_examples(examples, there[:5], 0, StepOrigin("run", 0, {}))) in (most, most - 5)
+
+
 @pytest.fixture
 def with_examples(tmp_path: Path) -> Iterator[tuple[Store, Pool]]:
     """A pool of three examples, of which a person has put the first into the library."""
@@ -749,8 +783,8 @@ def test_new_problems_are_as_alike_as_is_usual_of_them() -> None:
     def left(usual: float | None, problem: Problem = train[0]) -> list[str]:
         texts = [(str(n), example_text(one.problem, "1")) for n, one in enumerate(train)]
         pool = Library(FIRST, tuple(Experience(id, text, 0) for id, text in texts))
-        shown = {e.id for e in of_unlike_problems(pool, problem.problem, usual)}
-        return [id for id, _ in texts if id not in shown]
+        near_ids = examples_too_near(pool, problem.problem, usual)
+        return [id for id, _ in texts if id in near_ids]
 
     assert len(left(None)) == 13, "its own, and the half that is most like it"
     assert left(far) == [str(n) for n in range(0, 24, 4)], "those of its kind"

@@ -25,6 +25,8 @@ from waiting import until
 from tfgrpo.proxy import worker_processes
 from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream
+from tfgrpo.rendering.experience_texts import example_text
+from tfgrpo.rendering.retrieve import NEAREST
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import SettingsError
 
@@ -171,6 +173,22 @@ def test_a_request_gets_as_many_experiences_as_problems_did_in_training(
             sent = text_of(provider)
             assert "[G1] Convert litres to gallons." in sent
             assert len(re.findall(r"^\[G\d\]", sent, re.M)) == lines
+
+
+def test_of_many_examples_a_request_gets_those_that_are_most_like_its_words(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    topics = ("litres", "planets", "cents", "yards", "reams")
+    texts = [example_text(f"Where are {n} {topics[n % 5]}?", f"shelf {n % 5}") for n in range(50)]
+    store.commit("prod", [Operation("ADD", text=text) for text in texts], message="add")
+    served = {"support": Choice(store.path, "prod")}
+    with ProxyThread(replace(settings, libraries=served)) as proxy:
+        for number, topic in enumerate(topics):
+            words = {"role": "user", "content": f"Where are the {topic}?"}
+            proxy.ask(post(CHAT, json.dumps({"messages": [words]}).encode()))
+            sent = json.loads(provider.received[-1].body)["messages"]
+            answers = [one["content"] for one in sent if one["role"] == "assistant"]
+            assert answers == [f"shelf {number}"] * NEAREST
 
 
 def test_a_file_names_libraries_and_rules(tmp_path: Path) -> None:

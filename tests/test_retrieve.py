@@ -16,7 +16,15 @@ import tfgrpo
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.rendering.retrieve import index, relevant, shown_in_training
+from tfgrpo.rendering.retrieve import (
+    NEAREST,
+    WHOLE,
+    Rank,
+    index,
+    is_whole,
+    relevant,
+    shown_in_training,
+)
 from tfgrpo.store import ROOT, Experience, Operation, Store
 from tfgrpo.store import Library as StoredLibrary
 
@@ -81,6 +89,49 @@ def test_examples_come_beside_what_fits() -> None:
     assert ids(relevant(library, "sheets in reams", 2)) == ["e2", "e3", "x0", "x1", "x2"]
     assert ids(relevant(library, "sheets", 1, always=("e4",))) == ["e4", "x0", "x1", "x2"]
     assert relevant(library, "sheets in reams", 5) is library
+
+
+TOPICS = ("reams", "jars", "yards", "eggs", "coins")
+
+
+def with_examples(count: int) -> StoredLibrary:
+    texts = (
+        example_text(f"Where are {n} {TOPICS[n % 5]}?", f"shelf {n % 5}") for n in range(count)
+    )
+    added = (Experience(f"x{n}", text, 9 + n) for n, text in enumerate(texts))
+    return StoredLibrary(ROOT, (*LIBRARY, *added))
+
+
+def reversed_order(library: StoredLibrary, problem: str) -> list[str]:
+    return ids(library)[::-1][: NEAREST // 2]
+
+
+@pytest.mark.parametrize(
+    ("top_k", "lessons"), [(None, ["e0", "e1", "e2", "e3", "e4"]), (1, ["e3"])]
+)
+def test_of_many_examples_a_prompt_gets_those_that_are_most_like_its_problem(
+    top_k: int | None, lessons: list[str]
+) -> None:
+    library = with_examples(WHOLE + 13)
+    problem = "Where are the sheets of reams?"
+    shown = ids(relevant(library, problem, top_k))
+    assert shown == [*lessons, *(f"x{n}" for n in range(0, 5 * NEAREST, 5))]
+    assert relevant(library, problem, top_k).label_of["x10"] == "G15"
+    assert not is_whole(library, None)
+    first = ids(relevant(library, "", None))
+    assert first == ids(library)[: len(LIBRARY) + WHOLE], "without a problem the first ones"
+    few = with_examples(WHOLE)
+    assert is_whole(few, None)
+    assert relevant(few, problem, None) is few
+
+
+def test_examples_come_in_the_order_of_an_own_ranking_and_then_in_ours() -> None:
+    library, rank = with_examples(WHOLE + 13), reversed_order
+    own: Rank = rank
+    last = [f"x{n}" for n in range(WHOLE + 13 - NEAREST // 2, WHOLE + 13)]
+    shown = ids(relevant(library, "Where are the reams?", None, rank=own))
+    assert shown[-len(last) :] == last
+    assert shown[len(LIBRARY) : -len(last)] == [f"x{n}" for n in range(0, 5 * NEAREST // 2, 5)]
 
 
 def test_a_redacted_experience_is_neither_found_nor_does_it_shift_labels() -> None:

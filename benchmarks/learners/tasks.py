@@ -1,7 +1,8 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
 `bills` and `times`, a part of it, are generated here. `formula`, `labels`, `top-ups`, `payments`,
-`cash` and `identity` are public data that is given as a folder and is no part of this repository:
+`cash`, `identity` and `messages` are public data that is given as a folder and is no part of this
+repository:
 `formula_train_500.jsonl` and `formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and
 `banking77_val_600.jsonl`.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,11 @@ Labels = Mapping[str, str]
 BOX = "Write the calculation, then the result as a number in \\boxed{}."
 RESULT = "Answer with the number alone, in \\boxed{}."
 TRAIN, VALIDATION, SEALED = 60, 40, 150
+MANY = 400, 100
+"""What is learned from, and what is chosen on, where there are all 77 labels."""
+LOOKED_AT = 120
+"""Messages of the other file that the number of examples in a prompt was chosen on
+(`RESULTS-retrieval.md`): no part of a sealed set."""
 TIMES = 3
 """The house rules of bills that are about time, which come first."""
 CARDS = {
@@ -190,13 +196,33 @@ def labels_task(folder: Path | None, name: str = "labels", labels: Labels = CARD
     return Task(
         name,
         "label",
-        "A message to a bank gets one of these labels: "
-        + ", ".join(labels)
-        + ". Answer with the label alone, in \\boxed{}.",
+        _asking(labels),
         tuple(f"{label}: {meaning}." for label, meaning in labels.items()),
         parts[0][:TRAIN],
         parts[0][TRAIN : TRAIN + VALIDATION],
         [r for text, r in rest.items() if text not in learned][:SEALED],
+    )
+
+
+def messages_task(folder: Path | None) -> Task:
+    """Returns a bank's messages with all of its labels; nobody wrote rules for them."""
+    rows, others = (_read(folder, f"banking77_{part}.jsonl") for part in ("train_3000", "val_600"))
+    labels = sorted({row["label"] for row in rows})
+    random.Random("messages").shuffle(rows)
+    random.Random(5).shuffle(others)
+    known, sealed = (
+        [{"id": r["id"], "problem": r["text"], "answer": r["label"]} for r in part]
+        for part in (rows[: sum(MANY)], others[LOOKED_AT : LOOKED_AT + SEALED])
+    )
+    return Task(
+        "messages", "label", _asking(labels), (), known[: MANY[0]], known[MANY[0] :], sealed
+    )
+
+
+def _asking(labels: Iterable[str]) -> str:
+    return (
+        f"A message to a bank gets one of these labels: {', '.join(labels)}. "
+        "Answer with the label alone, in \\boxed{}."
     )
 
 
@@ -209,6 +235,7 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
     "payments": partial(labels_task, name="payments", labels=PAYMENTS),
     "cash": partial(labels_task, name="cash", labels=CASH),
     "identity": partial(labels_task, name="identity", labels=IDENTITY),
+    "messages": messages_task,
 }
 
 

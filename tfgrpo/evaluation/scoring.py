@@ -5,7 +5,7 @@ process asks for at the moment waits for it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import OnProgress, describe_usage, ignore
 from tfgrpo.rendering import prompt_templates
-from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.rendering.retrieve import is_whole, relevant
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import RenderFailed, Rollout, attempt, failed, rendered
 from tfgrpo.rollout.exact_rewards import is_exact
@@ -137,11 +137,11 @@ class EvalTask:
         top_k, rank = self.settings.top_k or None, self.domain.retrieve
         return relevant(library, problem.problem, top_k, rank=rank)
 
-    @property
-    def shares_calls(self) -> bool:
-        """Whether evaluations of different libraries may want the same answer of a model: a judge
-        is asked of an answer alone, and a part of two libraries may be the same."""
-        return self.domain.judge is not None or bool(self.settings.top_k)
+    def shares_calls(self, libraries: Iterable[Library]) -> bool:
+        """Whether evaluations of these and other libraries may want the same answer of a model: a
+        judge is asked of an answer alone, and a part of two libraries may be the same."""
+        is_part = self.settings.top_k or not all(is_whole(one, None) for one in libraries)
+        return self.domain.judge is not None or bool(is_part)
 
     @property
     def key(self) -> str:
@@ -246,7 +246,8 @@ async def _attempt_each(
     record = ToolRecord(session.journal, runs, scope=scope, run=run)
     tools = equipped(domain, settings, record, folder=session.folder, functions=session.functions)
     libraries = {library for library, _, _ in wanted}
-    parts = [[]] if task.shares_calls else [[e.text for e in library] for library in libraries]
+    whole = [[e.text for e in library] for library in libraries]
+    parts = [[]] if task.shares_calls(libraries) else whole
     async with one_asker.alone(runs, scope, parts, progress.wait):
         try:
             async with tools as (acting, _):

@@ -27,10 +27,10 @@ from tfgrpo.learn.advantage import SPREADS, Effect
 from tfgrpo.learn.rivals import is_like, of_name, replaced
 from tfgrpo.rendering.experience_texts import (
     EXAMPLES,
+    example_beginning,
     example_parts,
     instruction_ids,
     is_example,
-    of_other_problems,
 )
 from tfgrpo.rendering.near_duplicates import similarity
 from tfgrpo.rendering.retrieve import Rank, index, relevant
@@ -110,11 +110,10 @@ def belonging(
     where that is shown. An example of this very problem, or of one that is more like it than is
     `usual` of new problems, does not belong here."""
     top_k, rank = shown
-    pool = of_unlike_problems(pool, problem, usual)
-    candidates = factors(pool.less(frozenset(in_force)))
-    of_problem = relevant(
-        pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank
-    )
+    near = examples_too_near(pool, problem, usual)
+    new, old = pool.less(frozenset(in_force)), pool.less(pool.by_id.keys() - in_force)
+    candidates = factors(relevant(new, problem, None, rank=rank, without=near))
+    of_problem = relevant(old, problem, top_k, rank=rank, without=near)
     there = beside(factors(of_problem), candidates)
     names = {id: name for name in tried if (id := of_name(name)) in candidates}
     challengers = {id: name for id, name in names.items() if replaced(name) in there}
@@ -122,18 +121,19 @@ def belonging(
     return Belonging(tuple(there), tuple(names), members, challengers)
 
 
-def of_unlike_problems(library: Library, problem: str, usual: float | None) -> Library:
-    """A library without the examples of a problem, and without those of the half whose problems are
-    most like it: of these, where something is `usual`, without those that are more alike."""
-    others = of_other_problems(library, problem)
-    examples = {e.id: e.text for e in others.readable if is_example(e.text)}
-    if not examples:
-        return others
-    ranked = (id for id in index(library).ranked(problem) if id in examples)
-    near = list(islice(ranked, round((1 - UNLIKE) * len(examples))))
+def examples_too_near(library: Library, problem: str, usual: float | None) -> frozenset[str]:
+    """The ids of a library's examples of a problem, and of those of the half whose problems are
+    most like it: of these, where something is `usual`, of those that are more alike."""
+    own = example_beginning(problem)
+    examples = {e.id: e.text for e in library.readable if is_example(e.text)}
+    same = {id for id, text in examples.items() if text.startswith(own)}
+    if len(same) == len(examples):
+        return frozenset(same)
+    ranked = (id for id in index(library).ranked(problem) if id in examples and id not in same)
+    near = list(islice(ranked, round((1 - UNLIKE) * (len(examples) - len(same)))))
     if usual is not None:
         near = [id for id in near if _likeness(examples[id], problem) > usual]
-    return others.less(frozenset(near))
+    return frozenset((*same, *near))
 
 
 def _likeness(example: str, problem: str) -> float:

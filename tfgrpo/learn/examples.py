@@ -21,18 +21,19 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.reflection import StepOrigin, right_answers
 from tfgrpo.model.response import count_tokens, visible
 from tfgrpo.rendering.experience_texts import example_beginning, example_text, one_line
+from tfgrpo.rendering.retrieve import NEAREST, WHOLE
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
 
-MOST = 32
-"""Examples of a run at most."""
+MOST = 512
+"""Examples of a run at most. Of more than `WHOLE` a prompt gets those that are most like its
+problem."""
 LONGEST = 400
 """The most tokens of an example: a longer attempt says too much of its own problem."""
 MOST_TOKENS = 1536
-"""The most tokens of all examples: they stand in every prompt, and a model on this machine reads
-4,096 tokens in all."""
+"""The most tokens of all examples in a prompt: a model on this machine reads 4,096 in all."""
 ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 LOOKED_AT = 8
@@ -143,19 +144,27 @@ def _form(groups: Sequence[Group]) -> str:
 def add_examples(
     examples: Iterable[Example], there: Iterable[str], step: int, origin: StepOrigin
 ) -> list[Operation]:
-    """The ADDs of short examples, as many as fit; `there` are the texts of the pool."""
+    """The ADDs of examples that are short and new; `there` are the texts of the pool. They are as
+    many as fit into each prompt, or, where there are more whose nearest fit, all of those."""
     begun = tuple(there)
-    operations: list[Operation] = []
-    left = MOST_TOKENS
-    for example in examples:
-        problem, tokens = example.problem, count_tokens(example.text)
-        known = any(text.startswith(example_beginning(problem.problem)) for text in begun)
-        if known or problem.messages or tokens > min(LONGEST, left):
-            continue  # a conversation has several turns, and others' words
-        if len(operations) == MOST:
-            break
-        id = derived_id(origin.uid, step, "example", problem.id)
-        proof = {**origin.evidence, "kind": "example", "problem": problem.id, **example.evidence}
-        operations.append(Operation("ADD", id, example.text, example.reason, proof))
-        left -= tokens
-    return operations
+    usable = [
+        (one, tokens)
+        for one in examples
+        if not one.problem.messages  # a conversation has several turns, and others' words
+        and (tokens := count_tokens(one.text)) <= LONGEST
+        and not any(text.startswith(example_beginning(one.problem.problem)) for text in begun)
+    ]
+    chosen = [one for one, tokens in usable if tokens <= MOST_TOKENS // NEAREST][:MOST]
+    if len(chosen) <= WHOLE:
+        chosen, left = [], MOST_TOKENS
+        for one, tokens in usable:
+            if tokens <= left and len(chosen) < WHOLE:
+                chosen.append(one)
+                left -= tokens
+    return [_added(one, step, origin) for one in chosen]
+
+
+def _added(one: Example, step: int, origin: StepOrigin) -> Operation:
+    id = derived_id(origin.uid, step, "example", one.problem.id)
+    proof = {**origin.evidence, "kind": "example", "problem": one.problem.id, **one.evidence}
+    return Operation("ADD", id, one.text, one.reason, proof)

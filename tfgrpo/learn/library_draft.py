@@ -7,6 +7,7 @@ from typing import Any
 
 from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import EMPTY, prompt_text
+from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.store.records import Experience, Library, Operation
 
 
@@ -34,8 +35,8 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the draft as lines of a prompt."""
-        return count_tokens(prompt_text(self.library))
+        """Tokens of the draft as lines of a prompt, which gets a part of many examples."""
+        return count_tokens(prompt_text(relevant(self.library, "", None)))
 
     def prompt(self, shown: Container[str] | None = None) -> str:
         """The draft as prompt text; of the ids that are `shown`, if not of all."""

@@ -24,6 +24,7 @@ from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.retrieve import NEAREST, WHOLE
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import BASE_PROMPT, PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings
@@ -370,7 +371,9 @@ class _Run:
         self._room = full if cap is None else min(full, float(cap))
         there = count_tokens(prompt_text(self._library))
         self._known = min(there, 8 * LESSON) if settings.top_k else there
-        right = sum(count_tokens(one.problem + one.answer) for one in plan.problems.train)
+        right: float = sum(count_tokens(p.problem + p.answer) for p in plan.problems.train)
+        train = len(plan.problems.train)
+        right *= NEAREST / train if train > WHOLE else 1
         self._examples = min(examples.MOST_TOKENS, right) if settings.examples else 0
 
     def add(self, versions: Sequence[Version]) -> None:

@@ -15,7 +15,7 @@ from tfgrpo.domains.prompt_library import LiveLibrary, PromptLibrary
 from tfgrpo.proxy.proxy_settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
 from tfgrpo.proxy.running_experiments import Arms, RunningExperiment
 from tfgrpo.rendering.request_placement import Addition, Members, addition
-from tfgrpo.rendering.retrieve import Part, relevant
+from tfgrpo.rendering.retrieve import Part, is_whole, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
@@ -56,7 +56,7 @@ class Source:
         self.choice = choice
         self.arms = Arms(revision)
         self.live = LiveLibrary(revision, store=choice.store, beside=self.arms.read)
-        self._wholes: dict[str | None, tuple[PromptLibrary, Chosen]] = {}
+        self._wholes: dict[str | None, tuple[PromptLibrary, Chosen, bool]] = {}
 
     def chosen(self, words: Callable[[], str], call: str, subject: str | None = None) -> Chosen:
         """Returns what a request gets, by the id of its call. `words` gives the text that
@@ -72,12 +72,14 @@ class Source:
         if known is None or known[0] is not library or known[1].trouble != live.trouble:
             if arm is None or len(self._wholes) > MOST_ARMS:
                 self._wholes.clear()
-            known = self._wholes[arm] = library, self._build_choice(library, None, arm)
-        whole = known[1]
+            choice_of_all = self._build_choice(library, None, arm)
+            known = self._wholes[arm] = library, choice_of_all, is_whole(library, None)
         top_k = choice.top_k or library.top_k
-        if top_k is None and not choice.dropout:
-            return whole
-        part = library if top_k is None else relevant(library, words(), top_k)
+        part: Library = library
+        if top_k is not None or not known[2]:
+            part = relevant(library, words(), top_k)
+        elif not choice.dropout:
+            return known[1]
         if choice.dropout:
             without = left_out([e.id for e in library], choice.dropout, coin)
             part = Part(library, {e.id for e in part} - without)

@@ -35,7 +35,7 @@ EXAMPLES = "examples"
 
 def is_example(text: str) -> bool:
     """Whether an experience is an example."""
-    return example_parts(text) is not None
+    return text.startswith(EXAMPLE) and example_parts(text) is not None
 
 
 def example_text(problem: str, answer: str) -> str:

@@ -1,5 +1,9 @@
 """Retrieval: the experiences that fit a problem best, for libraries too large to inject whole.
-Ranking is deterministic in every language: BM25 over n-grams of characters, then library order."""
+Ranking is deterministic in every language: BM25 over n-grams of characters, then library order.
+
+Where a library has more examples than a prompt takes, the prompt gets those that are most like its
+problem (Liu et al., What Makes Good In-Context Examples for GPT-3?, arXiv 2101.06804).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,13 @@ from tfgrpo.store.store import Store
 
 Rank: TypeAlias = Callable[[Library, str], Iterable[str]]
 """From a library and the text of a problem to the ids of experiences, the best first."""
+
+
+WHOLE = 32
+"""The examples of a library that all stand in a prompt, if there are no more of them."""
+NEAREST = 8
+"""The examples that a prompt gets of more: at 77 labels of a bank's messages eight of 500 were
+worth more than 32 that are the same for each problem (benchmarks/RESULTS-retrieval.md)."""
 
 
 class RetrievalFailed(TfgrpoError):
@@ -43,6 +54,14 @@ def index(library: Library) -> NgramIndex | PlainIndex:
     return NgramIndex(texts) if find_spec("numpy") else PlainIndex(texts)
 
 
+def is_whole(library: Library, top_k: int | None) -> bool:
+    """Whether each prompt gets all of a library, where it gets `top_k` experiences."""
+    examples = sum(is_example(e.text) for e in library.readable)
+    if examples > WHOLE or top_k is None:
+        return examples <= WHOLE
+    return len(library.readable) - examples - len(instruction_ids(library)) <= top_k
+
+
 def relevant(
     library: Library,
     problem: str,
@@ -50,19 +69,30 @@ def relevant(
     *,
     always: Collection[str] = (),
     rank: Rank | None = None,
+    without: Collection[str] = (),
 ) -> Library:
-    """The `top_k` experiences that fit a problem best, those in `always` among them, with
-    examples and words for base prompt and tools beside them: in library order, with their
-    labels; all for None. `rank` takes BM25's place. Raises RetrievalFailed."""
-    if top_k is None:
+    """The `top_k` experiences that fit a problem best, those in `always` among them, with words
+    for base prompt and tools beside them, and all examples, or of many the nearest: in library
+    order, with their labels; of what is no example all for None. `rank` takes BM25's place. What
+    is left out by `without` counts, and does not come. Raises RetrievalFailed."""
+    if not without and is_whole(library, top_k):
         return library
-    beside = {e.id for e in library.readable if is_example(e.text)} | instruction_ids(library)
-    if len(library.readable) - len(beside) <= top_k:
-        return library
-    first = [id for id in always if id in library.by_id]
-    order = index(library).ranked(problem) if rank is None else _ranked(rank, library, problem)
-    ranked = [id for id in order if id not in beside.union(first)]
-    return Part(library, {*beside, *first, *ranked[: max(0, top_k - len(first))]})
+    examples = [e.id for e in library.readable if is_example(e.text)]
+    words = instruction_ids(library)
+    lessons = [e.id for e in library.readable if not (is_example(e.text) or e.id in words)]
+    if not is_whole(library, top_k):
+        order = index(library).ranked(problem) if problem else list(library.by_id)
+        fitting = order if rank is None else _ranked(rank, library, problem)
+        if len(examples) > WHOLE:
+            there = set(examples).difference(without)
+            examples = [id for id in dict.fromkeys((*fitting, *order)) if id in there]
+            examples = examples[: NEAREST if problem else WHOLE]
+        if top_k is not None and len(lessons) > top_k:
+            first = [id for id in always if id in library.by_id]
+            there = set(lessons).difference(first)
+            ranked = [id for id in fitting if id in there]
+            lessons = [*first, *ranked[: max(0, top_k - len(first))]]
+    return Part(library, {*lessons, *words, *examples}.difference(without))
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
