@@ -22,7 +22,7 @@ from tfgrpo.costs.prices import Price
 from tfgrpo.model.budget import Budget, BudgetReached, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
-from tfgrpo.model.response import count_tokens
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.wording import money

@@ -33,8 +33,8 @@ from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, parse
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.runs.run_status import run_figures
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store

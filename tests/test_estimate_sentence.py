@@ -26,7 +26,7 @@ from tfgrpo.cli.main import tfgrpo as command_line
 from tfgrpo.costs.accounts import costs, total
 from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
 from tfgrpo.model.budget import BudgetReached
-from tfgrpo.model.response import count_tokens
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store import Store
 
 PRICES = {"model": {"prompt": 1.0, "completion": 4.0}}

@@ -26,7 +26,7 @@ import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import propose, run_setup
 from tfgrpo.learn.parting import parted
-from tfgrpo.model.response import count_tokens
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import Group, Rollout
 
 PROBLEM = Problem("p", "When does order 4471 arrive?", "Friday")

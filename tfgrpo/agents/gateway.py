@@ -41,7 +41,6 @@ from tfgrpo.agents.wire_conversation import (
 )
 from tfgrpo.domains.base import Context, describe_error
 from tfgrpo.model.endpoint import CallFailed, Request
-from tfgrpo.model.response import count_tokens
 from tfgrpo.model.secrets import scrub
 from tfgrpo.model.wire_formats import (
     LIMITS,
@@ -54,6 +53,7 @@ from tfgrpo.model.wire_formats import (
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
 from tfgrpo.rendering.render import prompt_text, rules_of
 from tfgrpo.rendering.request_placement import KEYS, Addition, addition, place_of
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json

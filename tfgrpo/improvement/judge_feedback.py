@@ -14,13 +14,13 @@ from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.learn.run_estimate import Calls, Conditions, RunEstimate, estimate_calls
 from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.response import count_tokens
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.one_writer import lock_of
 from tfgrpo.project import Project
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.telemetry import record_feedback
 from tfgrpo.proxy.withheld_words import Finder, clean_feedback
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import open_session, options_of
 from tfgrpo.store import process_lock

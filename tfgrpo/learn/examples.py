@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.reflection import StepOrigin, right_answers
-from tfgrpo.model.response import count_tokens, visible
+from tfgrpo.model.response import visible
 from tfgrpo.rendering.experience_texts import example_beginning, example_text, one_line
 from tfgrpo.rendering.retrieve import NEAREST, WHOLE
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import EMPTY, prompt_text
 from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.records import Experience, Library, Operation
 
 

@@ -22,9 +22,9 @@ from tfgrpo.learn import assign, candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
-from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import NEAREST, WHOLE
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import BASE_PROMPT, PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings

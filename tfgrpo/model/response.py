@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.records import Json
 
 MOST_BYTES = 64 << 20
@@ -31,8 +32,6 @@ MOST_TOKENS = 1_000_000_000
 """A count of tokens beyond this is none: sums of it would fit no column."""
 NAME_LENGTH = 256
 """Characters of a name (a reason, an id, a function) that are kept."""
-COUNTED = 1_000_000
-"""Characters of a text whose tokens are counted one by one; the rest is taken to be alike."""
 FIRST_TOKENS = 20
 """How many tokens of an answer tell how certain its beginning is (ARPO, arXiv 2507.19849)."""
 LONGEST_TOKEN = 8
@@ -269,23 +268,3 @@ def _until(date: str) -> float | None:
 
 def _seconds(value: float) -> float | None:
     return max(0.0, value) if math.isfinite(value) else None
-
-
-PIECE = re.compile(
-    r"(?P<dense>[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff])"
-    r"|(?P<word>[^\W\d_\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+)"
-    r"|(?P<number>\d+)|(?P<marks>[^\w\s]+|_+)|(?P<lines>\s*\n\s*)"
-)
-LETTERS = {"dense": 1, "word": 7, "number": 3, "marks": 2, "lines": 10_000}
-"""How many characters of a piece are a token. Today's byte-pair encodings cut text so before they
-merge; scripts without blanks have a token for each character."""
-
-
-def count_tokens(text: str) -> int:
-    """About how many tokens a text has for any model, however long it is (`docs/costs.md`)."""
-    tokens = 0
-    for match in PIECE.finditer(text[:COUNTED]):
-        kind = match.lastgroup
-        assert kind is not None
-        tokens += -(-len(match[0]) // LETTERS[kind])
-    return tokens if len(text) <= COUNTED else round(tokens * len(text) / COUNTED)

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project
 from tfgrpo.rendering.json_splice import document, edited
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import KEYS, addition, place_in_chat
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.session import open_session, options_of
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError

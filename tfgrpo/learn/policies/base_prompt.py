@@ -38,7 +38,6 @@ from tfgrpo.learn.reflection import (
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.response import count_tokens
 from tfgrpo.model.structured_answers import Typed, unbounded_text
 from tfgrpo.rendering.experience_texts import (
     OBJECTIVE,
@@ -48,6 +47,7 @@ from tfgrpo.rendering.experience_texts import (
 )
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rendering.prompt_templates import Template
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from tfgrpo.model.response import count_tokens
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.telemetry import take_feedback
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.activity.traffic import (
     CUT_OFF,

@@ -12,8 +12,8 @@ from tfgrpo.display.library_figures import KnownExperience, credits_of, known_ex
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.hand_edits import add_texts, commit_by_hand, commit_edit, modified
-from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.markdown_edit import document, edited, rebased
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit, status_of

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.ui.page_visit import DIGITS, Route, Visit
 from tfgrpo.ui.sortable_tables import Column, table
 
