@@ -47,7 +47,7 @@ from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.learn.rivals import Nearness, Rivals
 from tfgrpo.model.budget import Budget
 from tfgrpo.rendering.experience_texts import EXAMPLES, example_text, is_example
-from tfgrpo.rendering.retrieve import NEAREST, WHOLE
+from tfgrpo.rendering.retrieve import WHOLE
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.runs.group_details import group_view
@@ -617,9 +617,8 @@ def test_of_many_examples_each_attempt_is_shown_the_nearest_of_other_problems(
         desk.train(server)
         prompts = [[m["content"] for m in request["messages"]] for request in server.requests]
     turns = {(asked, *before[1:]) for *before, asked in prompts if len(before) > 1}
-    assert {len(one) for one in turns} == {1 + 2 * NEAREST}
+    assert {len(one) for one in turns} == {1 + 2 * 19}, "not its own, and half of the others"
     assert len(turns) == count, "for each problem the same"
-    assert len({one[1:] for one in turns}) > count / 2
     assert all(asked not in before for *before, asked in prompts), "its own answer is not shown"
     (final,) = libraries(desk.path)[-1:]
     assert len(final) == count
@@ -627,9 +626,9 @@ def test_of_many_examples_each_attempt_is_shown_the_nearest_of_other_problems(
 
 @pytest.mark.parametrize(
     ("words", "count", "most"),
-    [(5, 20, 20), (5, 200, 200), (5, 600, 512), (80, 200, 200), (180, 20, 4), (180, 200, 4)],
+    [(5, 20, 20), (5, 200, 200), (5, 600, 512), (80, 20, 9), (180, 20, 4), (180, 200, 200)],
 )
-def test_examples_are_many_where_those_that_a_prompt_gets_are_short(
+def test_examples_are_as_many_as_fit_or_more_than_a_prompt_has(
     words: int, count: int, most: int
 ) -> None:
     problems = [Problem(f"p{n}", " ".join([f"word{n}"] * words), "yes") for n in range(count)]

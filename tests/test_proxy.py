@@ -26,7 +26,7 @@ from tfgrpo.proxy import worker_processes
 from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream
 from tfgrpo.rendering.experience_texts import example_text
-from tfgrpo.rendering.retrieve import NEAREST
+from tfgrpo.rendering.retrieve import NEAREST, WHOLE
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import SettingsError
 
@@ -188,7 +188,8 @@ def test_of_many_examples_a_request_gets_those_that_are_most_like_its_words(
             proxy.ask(post(CHAT, json.dumps({"messages": [words]}).encode()))
             sent = json.loads(provider.received[-1].body)["messages"]
             answers = [one["content"] for one in sent if one["role"] == "assistant"]
-            assert answers == [f"shelf {number}"] * NEAREST
+            assert len(answers) == WHOLE
+            assert answers.count(f"shelf {number}") >= NEAREST
 
 
 def test_a_file_names_libraries_and_rules(tmp_path: Path) -> None:

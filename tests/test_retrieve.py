@@ -17,14 +17,15 @@ from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import (
+    MOST_TOKENS,
     NEAREST,
     WHOLE,
-    Rank,
     index,
     is_whole,
     relevant,
     shown_in_training,
 )
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store import ROOT, Experience, Operation, Store
 from tfgrpo.store import Library as StoredLibrary
 
@@ -112,10 +113,12 @@ def reversed_order(library: StoredLibrary, problem: str) -> list[str]:
 def test_of_many_examples_a_prompt_gets_those_that_are_most_like_its_problem(
     top_k: int | None, lessons: list[str]
 ) -> None:
-    library = with_examples(WHOLE + 13)
+    library = with_examples(WHOLE + 60)
     problem = "Where are the sheets of reams?"
     shown = ids(relevant(library, problem, top_k))
-    assert shown == [*lessons, *(f"x{n}" for n in range(0, 5 * NEAREST, 5))]
+    near = range(0, 5 * NEAREST, 5)
+    first = [n for n in range(WHOLE) if n not in near][: WHOLE - NEAREST]
+    assert shown == [*lessons, *(f"x{n}" for n in sorted({*near, *first}))]
     assert relevant(library, problem, top_k).label_of["x10"] == "G15"
     assert not is_whole(library, None)
     first = ids(relevant(library, "", None))
@@ -126,12 +129,24 @@ def test_of_many_examples_a_prompt_gets_those_that_are_most_like_its_problem(
 
 
 def test_examples_come_in_the_order_of_an_own_ranking_and_then_in_ours() -> None:
-    library, rank = with_examples(WHOLE + 13), reversed_order
-    own: Rank = rank
-    last = [f"x{n}" for n in range(WHOLE + 13 - NEAREST // 2, WHOLE + 13)]
-    shown = ids(relevant(library, "Where are the reams?", None, rank=own))
-    assert shown[-len(last) :] == last
-    assert shown[len(LIBRARY) : -len(last)] == [f"x{n}" for n in range(0, 5 * NEAREST // 2, 5)]
+    library, own = with_examples(WHOLE + 60), reversed_order
+    shown = ids(relevant(library, "Where are the reams of n?", None, rank=own))[len(LIBRARY) :]
+    few = NEAREST // 2
+    assert shown[-few:] == [f"x{n}" for n in range(WHOLE + 60 - few, WHOLE + 60)]
+    assert set(shown[:-few]) >= {f"x{n}" for n in range(0, 5 * few, 5)}
+    assert len(shown) == WHOLE
+
+
+@pytest.mark.parametrize(("words", "most"), [(10, 32), (75, 9), (150, 5)])
+def test_many_examples_take_no_more_room_than_a_prompt_has(words: int, most: int) -> None:
+    texts = [example_text(" ".join([f"word {n}"] * words), "yes") for n in range(WHOLE + 5)]
+    held = tuple(Experience(f"x{n}", text, n) for n, text in enumerate(texts))
+    library = StoredLibrary(ROOT, held)
+    for problem in ("", "word 17"):
+        shown = relevant(library, problem, None)
+        assert len(shown) == most
+        assert sum(count_tokens(e.text) for e in shown) <= MOST_TOKENS
+    assert "x17" in ids(relevant(library, "word 17", None))
 
 
 def test_a_redacted_experience_is_neither_found_nor_does_it_shift_labels() -> None:

@@ -58,7 +58,7 @@ class PromptLibrary(Library):
     def prompt(self, problem: str = "", *, top_k: int | None = None) -> str:
         """Returns the library as prompt text: a line `[G0] …` for each experience, of many examples
         the first 32. For a problem it has the `top_k` experiences that fit it best, as many as in
-        training unless told, and of many examples the nearest, in library order and with the labels
+        training unless told, and of many examples the nearest too, in library order with the labels
         that they have in the whole."""
         top_k = top_k or (self.top_k if problem else None)
         return prompt_text(relevant(self, problem, top_k, rank=self._rank))

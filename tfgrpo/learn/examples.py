@@ -21,7 +21,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.reflection import StepOrigin, right_answers
 from tfgrpo.model.response import visible
 from tfgrpo.rendering.experience_texts import example_beginning, example_text, one_line
-from tfgrpo.rendering.retrieve import NEAREST, WHOLE
+from tfgrpo.rendering.retrieve import MOST_TOKENS, WHOLE
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
@@ -29,12 +29,9 @@ from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
 
 MOST = 512
-"""Examples of a run at most. Of more than `WHOLE` a prompt gets those that are most like its
-problem."""
+"""Examples of a run at most, of which a prompt gets a part."""
 LONGEST = 400
 """The most tokens of an example: a longer attempt says too much of its own problem."""
-MOST_TOKENS = 1536
-"""The most tokens of all examples in a prompt: a model on this machine reads 4,096 in all."""
 ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 LOOKED_AT = 8
@@ -146,7 +143,7 @@ def add_examples(
     examples: Iterable[Example], there: Iterable[str], step: int, origin: StepOrigin
 ) -> list[Operation]:
     """The ADDs of examples that are short and new; `there` are the texts of the pool. They are as
-    many as fit into each prompt, or, where there are more whose nearest fit, all of those."""
+    many as fit into each prompt, or all where there are more than a prompt may have."""
     begun = tuple(there)
     usable = [
         (one, tokens)
@@ -155,14 +152,14 @@ def add_examples(
         and (tokens := count_tokens(one.text)) <= LONGEST
         and not any(text.startswith(example_beginning(one.problem.problem)) for text in begun)
     ]
-    chosen = [one for one, tokens in usable if tokens <= MOST_TOKENS // NEAREST][:MOST]
-    if len(chosen) <= WHOLE:
-        chosen, left = [], MOST_TOKENS
+    chosen, left = usable[:MOST], MOST_TOKENS
+    if len(usable) <= WHOLE:
+        chosen = []
         for one, tokens in usable:
-            if tokens <= left and len(chosen) < WHOLE:
-                chosen.append(one)
+            if tokens <= left:
+                chosen.append((one, tokens))
                 left -= tokens
-    return [_added(one, step, origin) for one in chosen]
+    return [_added(one, step, origin) for one, _ in chosen]
 
 
 def _added(one: Example, step: int, origin: StepOrigin) -> Operation:

@@ -18,12 +18,12 @@ from tfgrpo.connect import local_slots
 from tfgrpo.costs.prices import LOCAL, ModelPrices
 from tfgrpo.domains.base import answer_once, no_judge_calls
 from tfgrpo.domains.conversation import PERSONA_TOKENS, converse, persona_of, turns_of
-from tfgrpo.learn import assign, candidates, examples, propose
+from tfgrpo.learn import assign, candidates, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.rendering.retrieve import NEAREST, WHOLE
+from tfgrpo.rendering.retrieve import MOST_TOKENS, WHOLE
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
@@ -373,8 +373,8 @@ class _Run:
         self._known = min(there, 8 * LESSON) if settings.top_k else there
         right: float = sum(count_tokens(p.problem + p.answer) for p in plan.problems.train)
         train = len(plan.problems.train)
-        right *= NEAREST / train if train > WHOLE else 1
-        self._examples = min(examples.MOST_TOKENS, right) if settings.examples else 0
+        right *= WHOLE / train if train > WHOLE else 1
+        self._examples = min(MOST_TOKENS, right) if settings.examples else 0
 
     def add(self, versions: Sequence[Version]) -> None:
         """Adds all that comes after the steps that have made these versions."""

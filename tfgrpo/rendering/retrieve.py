@@ -2,7 +2,9 @@
 Ranking is deterministic in every language: BM25 over n-grams of characters, then library order.
 
 Where a library has more examples than a prompt takes, the prompt gets those that are most like its
-problem (Liu et al., What Makes Good In-Context Examples for GPT-3?, arXiv 2101.06804).
+problem (Liu et al., What Makes Good In-Context Examples for GPT-3?, arXiv 2101.06804), and before
+them the first ones, which are the same for each: a small model sees every answer that there is, and
+an endpoint reads these once.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TypeAlias
 
 from tfgrpo.rendering.experience_texts import instruction_ids, is_example
 from tfgrpo.rendering.near_duplicates import NgramIndex, PlainIndex
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Json, Library, Version
@@ -24,10 +27,11 @@ Rank: TypeAlias = Callable[[Library, str], Iterable[str]]
 
 
 WHOLE = 32
-"""The examples of a library that all stand in a prompt, if there are no more of them."""
+"""The examples in a prompt at most: all of a library, or those chosen of more."""
 NEAREST = 8
-"""The examples that a prompt gets of more: at 77 labels of a bank's messages eight of 500 were
-worth more than 32 that are the same for each problem (benchmarks/RESULTS-retrieval.md)."""
+"""How many of those chosen are the most alike (`benchmarks/RESULTS-retrieval.md`)."""
+MOST_TOKENS = 1536
+"""The most tokens of those chosen: a model on this machine reads 4,096 in all."""
 
 
 class RetrievalFailed(TfgrpoError):
@@ -72,9 +76,9 @@ def relevant(
     without: Collection[str] = (),
 ) -> Library:
     """The `top_k` experiences that fit a problem best, those in `always` among them, with words
-    for base prompt and tools beside them, and all examples, or of many the nearest: in library
-    order, with their labels; of what is no example all for None. `rank` takes BM25's place. What
-    is left out by `without` counts, and does not come. Raises RetrievalFailed."""
+    for base prompt and tools beside them, and all examples, or of many the nearest and the first:
+    in library order, with their labels; of what is no example all for None. `rank` takes BM25's
+    place. What is left out by `without` counts, and does not come. Raises RetrievalFailed."""
     if not without and is_whole(library, top_k):
         return library
     examples = [e.id for e in library.readable if is_example(e.text)]
@@ -84,15 +88,27 @@ def relevant(
         order = index(library).ranked(problem) if problem else list(library.by_id)
         fitting = order if rank is None else _ranked(rank, library, problem)
         if len(examples) > WHOLE:
-            there = set(examples).difference(without)
-            examples = [id for id in dict.fromkeys((*fitting, *order)) if id in there]
-            examples = examples[: NEAREST if problem else WHOLE]
+            texts = {id: library.by_id[id].text for id in examples if id not in without}
+            nearest = [id for id in dict.fromkeys((*fitting, *order)) if id in texts]
+            examples = _in_room((*nearest[:NEAREST], *texts), texts)
         if top_k is not None and len(lessons) > top_k:
             first = [id for id in always if id in library.by_id]
             there = set(lessons).difference(first)
             ranked = [id for id in fitting if id in there]
             lessons = [*first, *ranked[: max(0, top_k - len(first))]]
     return Part(library, {*lessons, *words, *examples}.difference(without))
+
+
+def _in_room(ids: Iterable[str], texts: Mapping[str, str]) -> list[str]:
+    """Of ids, which may come twice, as many as a prompt has room for."""
+    chosen: dict[str, None] = {}
+    left = MOST_TOKENS
+    for id in ids:
+        tokens = count_tokens(texts[id])
+        if id not in chosen and tokens <= left and len(chosen) < WHOLE:
+            chosen[id] = None
+            left -= tokens
+    return list(chosen)
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
