@@ -22,6 +22,7 @@ from tfgrpo.model.request_adaptation import Adaptation
 from tfgrpo.model.response import ARRIVING, UnusableBody, UnusableResponse
 from tfgrpo.model.retried_errors import LIMITS, OVERLOADED, TRANSIENT, Refusal
 from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
 
@@ -536,9 +537,9 @@ def _unusable_answer(request: Request, response: object = None, arrived: str = "
 
 def prompt_tokens(request: Request) -> int:
     """About how many tokens a request's prompt has, for a server that does not say."""
-    text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
+    text = sum(count_tokens(content) + 4 for _, content in request.messages)
     own = (request.wire or {}).get("body", {}).get("tools")
     parts = (*request.turns, *request.tools, *([own] if own else ()))
-    text += sum(responses.count_tokens(json.dumps(part)) + 4 for part in parts)
+    text += sum(count_tokens(json.dumps(part)) + 4 for part in parts)
     schema = json.dumps(response_format(request)) if request.schema else ""
-    return text + responses.count_tokens(schema)
+    return text + count_tokens(schema)
