@@ -1,8 +1,8 @@
 """The tasks of the race: what is learned from, what is chosen on, and what is sealed.
 
 `bills` and `times`, a part of it, are generated here. `formula`, `labels`, `top-ups`, `payments`,
-`cash`, `identity` and `messages` are public data that is given as a folder and is no part of this
-repository:
+`cash`, `identity`, `currencies` and `messages` are public data that is given as a folder and is no
+part of this repository:
 `formula_train_500.jsonl` and `formula_val_300.jsonl`, and `banking77_train_3000.jsonl` and
 `banking77_val_600.jsonl`.
 """
@@ -102,6 +102,19 @@ IDENTITY = {
     "change_pin": "how the PIN of a card is changed",
 }
 """Twenty more, in two sets, for the learner that knows its budget."""
+CURRENCIES = {
+    "supported_cards_and_currencies": "which cards and currencies an account can be topped up with",
+    "visa_or_mastercard": "whether a card is a Visa or a Mastercard, or which one can be chosen",
+    "country_support": "in which countries there are accounts or cards",
+    "exchange_charge": "what an exchange of currencies costs",
+    "exchange_rate": "which rate currencies are exchanged at",
+    "exchange_via_app": "how currencies are exchanged in the app",
+    "fiat_currency_support": "which currencies can be held and exchanged",
+    "apple_pay_or_google_pay": "how the card works with a phone's wallet",
+    "receiving_money": "how money or a salary comes in, in which currencies",
+    "disposable_card_limits": "how many disposable cards there may be, and payments with one",
+}
+"""Ten more, for the learner whose prompts get the nearest examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +248,7 @@ TASKS: dict[str, Callable[[Path | None], Task]] = {
     "payments": partial(labels_task, name="payments", labels=PAYMENTS),
     "cash": partial(labels_task, name="cash", labels=CASH),
     "identity": partial(labels_task, name="identity", labels=IDENTITY),
+    "currencies": partial(labels_task, name="currencies", labels=CURRENCIES),
     "messages": messages_task,
 }
 
