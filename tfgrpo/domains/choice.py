@@ -37,7 +37,7 @@ from tfgrpo.domains.answer_reading import (
     variants,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.mathematics.extract import spoken, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
@@ -106,12 +106,12 @@ class Labels:
 
 
 def _exactly(text: str) -> str:
-    return "=" + " ".join(unicodedata.normalize("NFC", text).split())
+    return "=" + " ".join(unicodedata.normalize("NFC", without_unseen(text)).split())
 
 
 def fold(text: str) -> str:
     """Returns a label without what does not tell labels apart: case, `_`, `-`, runs of spaces."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+    text = unicodedata.normalize("NFKC", without_unseen(text)).casefold()
     return " ".join(re.sub(r"[\s_\-‐-―]+", " ", text).split())
 
 

@@ -27,7 +27,7 @@ from tfgrpo.domains.answer_reading import (
 )
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.domain_options import read_options
-from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.mathematics.extract import spoken, without_unseen
 from tfgrpo.domains.punctuation import without_punctuation
 
 AGENT_OBJECTIVE = (
@@ -53,7 +53,7 @@ class Normalisation:
 
     def apply(self, text: str) -> str:
         """Returns a text in its normal form, which equal answers share."""
-        text = unicodedata.normalize("NFC", text)
+        text = unicodedata.normalize("NFC", without_unseen(text))
         if self.accents == "ignore":
             decomposed = unicodedata.normalize("NFD", text)
             text = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")

@@ -32,6 +32,7 @@ from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
 from tfgrpo.domains.domain_options import first_error, read_options
 from tfgrpo.domains.exact import Normalisation
 from tfgrpo.domains.few_answers import CODES
+from tfgrpo.domains.mathematics.extract import without_unseen
 from tfgrpo.domains.mathematics.lists import matched
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
@@ -277,7 +278,7 @@ def verify(problem: Problem, response: str, rules: FieldRules) -> Verdict:
     golds = []
     for text in problem.ground_truths:
         try:
-            golds.append(parse_json(text))
+            golds.append(parse_json(without_unseen(text)))
         except ValueError as error:
             return Verdict(None, None, f"unverifiable: the ground truth is no JSON: {error}")
     answer = last_json(response)

@@ -30,7 +30,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
     same_compound,
 )
 from tfgrpo.domains.mathematics.doubt import pattern
-from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction
+from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.numerals import ungrouped, with_points, without_full_stop
 from tfgrpo.domains.mathematics.parsing import READ, literal
@@ -161,6 +161,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
 
 def ground_truth(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
+    gold = without_unseen(gold)
     boxed = ending(gold)
     if boxed.boxes:
         return boxed.listed
@@ -408,6 +409,9 @@ def _same_time(gold: str, answer: str) -> bool | None:
     """Compares times of day, with a half or of twenty-four hours. Two that are other times may be
     one ratio, where the ground truth is written as ratios are: in lowest terms."""
     want, have = clock(gold), clock(answer)
+    if want is None and have is None:
+        return None
+    want, have = want or clock(gold, beside=True), have or clock(answer, beside=True)
     if want is None or have is None:
         return None
     if want.is_sure and have.is_sure:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from tfgrpo.domains.mathematics.notation import WRAPPING
 
 CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
+WRITTEN = re.compile(r"(\d{1,2})\s?h\s?(\d{2})\Z|(\d{1,2})\.(\d{2})(?=\s*[ap]\.?\s*m\b)", re.I)
+"""A time as it is written beside one with a colon: `15h30`, `3.30 pm`."""
 YEAR_FIRST = re.compile(
     r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})\Z|(\d{4})年(\d{1,2})月(\d{1,2})[日号]\Z"
 )
@@ -45,9 +47,12 @@ class Time(NamedTuple):
         return not self.half and self.minute[0] != "0" and gcd(self.hour, int(self.minute)) == 1
 
 
-def clock(text: str) -> Time | None:
-    """Returns a time of day."""
-    match = CLOCK.match(WRAPPING.sub(r"\1", text).strip().strip("$").strip())
+def clock(text: str, *, beside: bool = False) -> Time | None:
+    """Returns a time of day. Beside another one it may be written without a colon."""
+    bare = WRAPPING.sub(r"\1", text).strip().strip("$").strip()
+    if beside:
+        bare = WRITTEN.sub(lambda match: ":".join(filter(None, match.groups())), bare)
+    match = CLOCK.match(bare)
     if match is None or not (match[2] or match[3]):
         return None
     return Time(int(match[1]), match[2] or "00", (match[3] or "").casefold())

@@ -56,6 +56,14 @@ ASIDE = re.compile(rf"\((?=[^()]*[^\W\d_]{{2}})(?!\s*(?:{JOINT}))[^()$\\]*\)")
 NEARBY = 400
 """How far behind a box, in characters, words can take it back."""
 NAME = re.compile(NAMED + r"\s*\Z")
+UNSEEN = dict.fromkeys(
+    map(
+        ord,
+        "\xad\u061c\u180e\u200b\u200e\u200f\u202a\u202b\u202c\u2060\u2066\u2067\u2068\u2069\ufeff",
+    )
+)
+"""Where a line may break or may not, and which way a text is read. What turns the order of letters
+(U+202D, U+202E) is seen, and joiners within a word are a part of its spelling."""
 CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
 
 
@@ -155,8 +163,15 @@ def retraction(response: str, start: int, end: int, body: str) -> str:
     return f"taken back by {' '.join(denied[0].split())!r}" if denied else ""
 
 
+def without_unseen(text: str) -> str:
+    """Returns a text without the marks that nobody sees and that say nothing."""
+    return text.translate(UNSEEN)
+
+
 def spoken(response: str) -> str:
-    """Returns a response without the thinking before it; thinking that never ended is no answer."""
+    """Returns a response without the thinking before it, and without marks that nobody sees;
+    thinking that never ended is no answer."""
+    response = without_unseen(response)
     ends = [match.end() for match in THOUGHT.finditer(response)]
     after = response[ends[-1] :] if ends else response
     return "" if THINKING.search(after) else after

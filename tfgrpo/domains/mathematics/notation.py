@@ -21,6 +21,8 @@ SIGNS = str.maketrans({
 EDGES = r"(?:[\s~]|\\[,;:! ]|\\q?quad(?![a-zA-Z])|\\(?:display|text)style(?![a-zA-Z]))+"
 """Spaces and styles, which say nothing before an answer or behind it."""
 AROUND = re.compile(rf"\A{EDGES}|{EDGES}\Z")
+NEGATED = re.compile(r"\A(?:minus|negative|menos|moins|meno)\s+(?=\.?\d)", re.IGNORECASE)
+"""A sign in words, before a number."""
 DELIMITED = re.compile(
     r"\A(?:(\$\$?)(?P<one>(?:[^$\\]|\\.)+)\1|\\\((?P<two>(?:(?!\\\)).)+)\\\)"
     r"|\\\[(?P<three>(?:(?!\\\]).)+)\\\])\Z",
@@ -150,7 +152,7 @@ WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
 
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
-    text = AROUND.sub("", re.sub(r"(\s)\s+", r"\1", text))
+    text = NEGATED.sub("-", AROUND.sub("", re.sub(r"(\s)\s+", r"\1", text)))
     if (within := DELIMITED.match(text)) is not None:
         text = AROUND.sub("", within["one"] or within["two"] or within["three"])
     text = PER_CENT.sub(r"\\%", WHOLE.sub(r"\1", TRAILING.sub("", text)))
