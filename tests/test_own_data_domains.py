@@ -163,6 +163,20 @@ def test_labels_come_from_the_data_a_file_or_a_list(tmp_path: Path) -> None:
             find(bad)
 
 
+QUOTED = (
+    "«Paris»",
+    "« Paris »",
+    "»Paris«",
+    "„Paris“",
+    "„Paris”",
+    "‘Paris’",
+    "‚Paris‘",
+    "「Paris」",
+    "『Paris』",
+    "‹Paris›",
+)
+
+
 @pytest.mark.parametrize(
     ("spec", "gold", "response", "reward"),
     [
@@ -182,6 +196,15 @@ def test_labels_come_from_the_data_a_file_or_a_list(tmp_path: Path) -> None:
         ("exact", "Paris", "Paris or London", 0),
         ("exact", "Paris", "Not:\nParis", 0),
         ("exact", "Paris", "\\boxed{Paris}\nAnswer: London", 0),
+        ("exact", "Paris", "Answer: Lyon\nAnswer: Paris", 0),
+        ("exact", "Paris", "Answer: Paris\n\nAnswer: Paris.", 1),
+        ("exact", "Paris", "Antwort: Lyon\nDoch nicht.\nAntwort: Paris", 1),
+        ("exact", "Paris", "1. Lyon\n2. Paris", 0),
+        ("exact", "Paris", "- Lyon\n- **Paris**", 0),
+        ("exact", "Paris", "- It is a capital.\nAnswer: Paris", 1),
+        ("exact", "Paris", "1. It is a capital.\n2. Answer: Paris", 1),
+        *(("exact", "Paris", f"Answer: {text}", 1) for text in QUOTED),
+        ("exact", "Paris", "Answer: «Paris» or «Lyon»", 0),
         ("exact", "Paris", "Antwort: Paris", 1),
         ("exact", "Paris", "Die richtige Antwort ist Paris.", 1),
         ("exact", "Paris", "Réponse : Paris", 1),

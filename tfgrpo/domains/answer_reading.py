@@ -28,7 +28,11 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
 STOP = re.compile(r"(?<=.)(?:\.|(?<!\d)!)\Z", re.DOTALL)
 """The mark that ends a sentence; `5!` is a factorial."""
 MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
-WRAPPED = (("**", "**"), ("__", "__"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("*", "*"))
+WRAPPED = (
+    *((mark, mark) for mark in ("**", "__", "`", '"', "'", "*")),
+    *(("“", "”"), ("„", "“"), ("„", "”"), ("‘", "’"), ("‚", "‘"), ("«", "»"), ("»", "«")),
+    *(("‹", "›"), ("「", "」"), ("『", "』")),
+)
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
 DOUBT = pattern("denied", "wrong", "doubt")
@@ -181,6 +185,15 @@ def own_option(text: str, question: str) -> str:
     option = r"\W+".join(map(re.escape, (letter, *words)))
     stands = re.search(rf"(?<!\w){option}(?!\w)", COMMAND.sub(" ", question), re.IGNORECASE)
     return letter if stands else text
+
+
+def is_one_of_several(given: GivenAnswer) -> bool:
+    """Returns whether the line before an answer gives one as it does: after words such as
+    `Answer:`, or as an item of a list."""
+    lines = given.line_before, given.text
+    if given.place == "box" or is_declared(given.text):
+        return all(map(is_declared, lines))
+    return all(map(MARKUP.match, lines))
 
 
 def is_declared(line: str) -> bool:

@@ -22,6 +22,7 @@ from tfgrpo.domains.answer_reading import (
     NoAnswer,
     find_answer,
     is_declared,
+    is_one_of_several,
     show,
     variants,
 )
@@ -96,17 +97,18 @@ def read(problem: Problem, response: str, rules: Normalisation = USUAL) -> str |
 
 def _given(problem: Problem, response: str, rules: Normalisation) -> GivenAnswer | NoAnswer:
     """Returns the answer that a response gives, or why it gives none. A box and another answer
-    that is declared behind it are two."""
+    that is declared behind it are two, and so are two lines that give one alike."""
     if rules.read == "response" or any("\n" in gold.strip() for gold in problem.ground_truths):
         return GivenAnswer(spoken(response).strip(), "whole response")
     given = find_answer(response)
-    if isinstance(given, NoAnswer) or not is_declared(given.after_box):
+    if isinstance(given, NoAnswer):
         return given
-    texts, others = (list(variants(text)) for text in (given.text, given.after_box))
-    if _matching(texts, others, rules):
+    other = given.after_box if is_declared(given.after_box) else ""
+    other = other or (given.line_before if is_one_of_several(given) else "")
+    texts, others = (list(variants(text)) for text in (given.text, other))
+    if not other or _matching(texts, others, rules):
         return given
-    reason = f"{show(given.text)} in a box and {show(given.after_box)} are two answers"
-    return NoAnswer(f"box: {reason}")
+    return NoAnswer(f"{given.place}: {show(given.text)} and {show(other)} are two answers")
 
 
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:
