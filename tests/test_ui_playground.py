@@ -23,6 +23,8 @@ from ui_rig import hand_at as hand_at
 
 from tfgrpo.data.problems import load
 from tfgrpo.improvement.proposals import Draftsman, propose
+from tfgrpo.rendering.experience_texts import example_text
+from tfgrpo.rendering.retrieve import NEAREST, WHOLE
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.traffic import CallContent, CallRecord, traffic_path
 from tfgrpo.store.opening import open_traffic
@@ -80,6 +82,29 @@ def test_a_prompt_is_answered_with_and_without_the_library(tmp_path: Path) -> No
     assert "<textarea" not in Visitor(tmp_path / ".tfgrpo/store.db", read_only=True).get(
         "/playground"
     )
+
+
+def test_of_many_examples_a_prompt_gets_the_part_that_fits_it(tmp_path: Path) -> None:
+    topics = ("litres", "planets", "cents", "yards", "reams")
+    texts = [example_text(f"Where are {n} {topics[n % 5]}?", f"shelf {n % 5}") for n in range(50)]
+    with ScriptedEndpoint(script) as server:
+        path = project(tmp_path, server.base_url)
+        with Store.open(path) as store:
+            meta = {"run": "r", "step": 0, "rendering": {"top_k": 1}}
+            more = [Operation("ADD", text=f"Look for {topic}.") for topic in topics]
+            added = [*more, *(Operation("ADD", text=text) for text in texts)]
+            store.commit("main", added, message="add", meta=meta)
+        visitor = Visitor(path)
+        page = visitor.get("/library/prompt")
+        assert "A request gets a part of the library" in page
+        assert page.count("Example: Where") == 2 * WHOLE, "the text, and line by line"
+        fields = {"prompt": "Where are the yards?", "a": "none", "b": "HEAD"}
+        over(visitor, visitor.post("/playground", fields))
+        sent = max((request["messages"] for request in server.requests), key=len)
+    answers = [one["content"] for one in sent if one["role"] == "assistant"]
+    assert len(answers) == WHOLE
+    assert answers.count("shelf 3") >= NEAREST
+    assert re.findall(r"Look for \w+", sent[0]["content"]) == ["Look for yards"]
 
 
 def test_a_case_follows_a_line_without_an_end_and_a_write_that_fails_is_said(

@@ -13,6 +13,7 @@ from pathlib import Path
 from starlette.responses import Response, StreamingResponse
 
 from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.rendering.retrieve import relevant, shown_in_training, trained_with
 from tfgrpo.runs.attempts import known_run_problems, run_attempts
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
@@ -114,7 +115,9 @@ def _side(visit: Visit, name: str, words: Words) -> Answered:
     if name == NONE:
         return side("no library", None, None, words)
     version = visit.store.resolve(name)
-    return side(name, version, visit.store.library(version), words)
+    top_k = shown_in_training(trained_with(visit.store, version))
+    library = relevant(visit.store.library(version), words.prompt, top_k)
+    return side(name, version, library, words)
 
 
 def _trial(visit: Visit) -> Trial:

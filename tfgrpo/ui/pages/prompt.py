@@ -9,6 +9,7 @@ from starlette.responses import Response
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
+from tfgrpo.rendering.retrieve import is_whole, relevant, shown_in_training, trained_with
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.ui.page_visit import DIGITS, Route, Visit
 from tfgrpo.ui.sortable_tables import Column, table
@@ -36,7 +37,9 @@ COLUMNS: tuple[Column[PromptLine], ...] = (
 def show(visit: Visit) -> Response:
     """Answers with the prompt of the library at a revision."""
     version = visit.store.resolve(visit.query("at", "HEAD"))
-    library = visit.store.library(version)
+    whole = visit.store.library(version)
+    library = relevant(whole, "", None)  # of many examples the first, as a request about nothing
+    top_k = shown_in_training(trained_with(visit.store, version))
     label = library.label_of
     lines = []
     for place, one in enumerate(library.readable, 1):
@@ -48,6 +51,7 @@ def show(visit: Visit) -> Response:
         "prompt.html",
         title=f"Prompt of {version.name}",
         version=version,
+        is_part=not is_whole(whole, top_k),
         stays=visit.address(at=version.digest.hex()[:DIGITS]),
         prompt=prompt,
         tokens=count_tokens(prompt) if prompt else 0,
