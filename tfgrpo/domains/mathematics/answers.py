@@ -28,6 +28,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
     compound,
     date,
     same_compound,
+    unsure_date,
 )
 from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction, without_unseen
@@ -422,7 +423,9 @@ def _same_time(gold: str, answer: str) -> bool | None:
 
 
 def _same_date(gold: str, answer: str) -> bool | None:
-    want = date(gold)
+    want, unsure = date(gold), unsure_date(gold)
+    if unsure is not None:
+        return unsure == unsure_date(answer)
     return None if want is None else want == date(answer)
 
 

@@ -16,7 +16,10 @@ WRITTEN = re.compile(r"(\d{1,2})\s?h\s?(\d{2})\Z|(\d{1,2})\.(\d{2})(?=\s*[ap]\.?
 YEAR_FIRST = re.compile(
     r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})\Z|(\d{4})年(\d{1,2})月(\d{1,2})[日号]\Z"
 )
-YEAR_LAST = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})\Z")
+YEAR_LAST = re.compile(
+    r"(\d{2}(?=-)|\d{1,2}(?=[./]))([-./])(\d{2}(?=-)|\d{1,2}(?=[./]))\2(\d{4})\Z"
+)
+"""With dashes of two digits each: `14-3-2024` is a sum."""
 MONTH = re.compile(r"(?=.*\d)(?=.*\b[A-Za-z]{3,9}\b)[\w ]+\Z")
 ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b(?: of\b)?")
 IN_WORDS = ("%B %d", "%d %B", "%b %d", "%d %b")
@@ -61,7 +64,7 @@ def clock(text: str, *, beside: bool = False) -> Time | None:
 def date(text: str) -> tuple[int, ...] | None:
     """Returns year, month and day; 0 for the year where none is named. Of `3/4/2025` nobody knows
     which is the month, so it is none; dots stand behind the day."""
-    bare = WRAPPING.sub(r"\1", text).strip().strip("$ .")
+    bare = _bare(text)
     match = YEAR_FIRST.match(bare)
     if match is not None:
         year, month, day = (match[1], match[3], match[4]) if match[1] else match.groups()[4:]
@@ -73,6 +76,19 @@ def date(text: str) -> tuple[int, ...] | None:
             return _day(year, other, one)
         return _day(year, one, other) if other > 12 else None
     return _in_words(bare)
+
+
+def unsure_date(text: str) -> tuple[int, ...] | None:
+    """Returns the numbers of a date of which nobody knows which one is the month."""
+    match = YEAR_LAST.match(_bare(text))
+    if match is None or date(text) is not None:
+        return None
+    one, other, year = int(match[1]), int(match[3]), int(match[4])
+    return (one, other, year) if 0 < one <= 12 and 0 < other <= 12 else None
+
+
+def _bare(text: str) -> str:
+    return WRAPPING.sub(r"\1", text).strip().strip("$ .")
 
 
 def _day(year: int, month: int, day: int) -> tuple[int, ...] | None:
