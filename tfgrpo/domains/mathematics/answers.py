@@ -53,6 +53,7 @@ PYTHON = (
 )
 """How SymPy writes what LaTeX has another sign for."""
 SEVERAL = re.compile(r"(?<!\\)[,;]|\\(?:pm|mp)(?![a-zA-Z])")
+DASHES = dict.fromkeys(map(ord, "‐‑‒–—"), "-")
 TIGHT = re.compile(r"(?<=\d),(?=\d)")
 AND_NOTHING = re.compile(r"\d,0(?!\d)")
 """What may be a list that ends in nothing: `12,0`."""
@@ -336,7 +337,7 @@ def choices(text: str) -> tuple[str, ...] | None:
 def written(text: str) -> str:
     """Returns a text without what does not matter when two are compared letter by letter."""
     bare = without_full_stop(one_line(WRAPPING.sub(r"\1", text)).strip("$ ")).strip("$ ")
-    return bare.replace("\\dfrac", "\\frac")
+    return bare.replace("\\dfrac", "\\frac").translate(DASHES)
 
 
 def one_line(text: str) -> str:
