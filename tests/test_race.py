@@ -375,3 +375,16 @@ def test_arms_are_paired_with_empty_by_problem_and_corrected_by_holm() -> None:
     assert report.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
         {"a": 0.03, "c": 0.06, "b": 0.06}
     )
+
+
+def test_of_a_library_each_problem_gets_what_users_get() -> None:
+    texts = [f"Example: Where is shelf {n}? → aisle {n}" for n in range(60)]
+    prompt = {"text": "Answer.", "library": ["Count again.", *texts]}
+    first, *turns = racing.rendered(prompt, "Where is shelf 58 ?")
+    assert first["content"].startswith("Answer.")
+    assert "Count again." in first["content"]
+    assert turns[-1] == {"role": "user", "content": "Where is shelf 58 ?"}
+    answers = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    assert len(answers) == 32
+    assert "aisle 58" in answers
+    assert "aisle 59" not in [one["content"] for one in racing.rendered(prompt, "Shelf 1?")]

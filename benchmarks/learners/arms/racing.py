@@ -29,7 +29,8 @@ Messages = list[dict[str, str]]
 Prompt = Messages | dict[str, Any]
 """Messages in which PROBLEM stands for the problem; or a `pool` of problems with answers, of which
 the `count` that are most like a problem are examples before it, after a `text`. A pool without a
-text gives the answer to the problem most like it, and no model is asked."""
+text gives the answer to the problem most like it, and no model is asked. The texts of a `library`
+are put before a problem by tfgrpo, as its users have it done."""
 
 
 class BudgetSpent(Exception):
@@ -159,8 +160,20 @@ def nearest(prompt: dict[str, Any], problem: str) -> list[tuple[str, str]]:
     return sorted(prompt["pool"], key=lambda pair: by_letters(problem, pair[0]))
 
 
+@cache
+def _library(text: str, texts: tuple[str, ...]) -> Any:
+    from tfgrpo.domains.prompt_library import PromptLibrary
+    from tfgrpo.store import ROOT, Experience, Library
+
+    held = tuple(Experience(str(n), one, n) for n, one in enumerate(texts))
+    return PromptLibrary(Library(ROOT, held), agent_objective=text)
+
+
 def rendered(prompt: Prompt, problem: str) -> Messages:
     """Returns the messages that ask for one problem."""
+    if isinstance(prompt, dict) and "library" in prompt:
+        messages = _library(prompt["text"], tuple(prompt["library"])).render(problem)
+        return [dict(message) for message in messages]
     if isinstance(prompt, dict):
         some = nearest(prompt, problem)[-prompt["count"] :]
         prompt = with_examples(prompt["text"], some)

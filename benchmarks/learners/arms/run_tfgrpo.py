@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, prompt_of
+from racing import Job, Prompt, Row, answer_of, is_right, leave, main, prompt_of
 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
@@ -115,13 +115,8 @@ def _plain(row: Row) -> Row:
 
 def _prompt(job: Job, store: tfgrpo.Store, version: Any) -> Prompt:
     """Returns a version's library as a prompt."""
-    library = store.library(version)
-    if not len(library):
-        return prompt_of(job.seed_text)
-    from tfgrpo.domains.prompt_library import PromptLibrary
-
-    rendered = PromptLibrary(library, agent_objective=job.seed_text).render(PROBLEM)
-    return [dict(message) for message in rendered]
+    texts = [one.text for one in store.library(version).readable]
+    return {"text": job.seed_text, "library": texts} if texts else prompt_of(job.seed_text)
 
 
 if __name__ == "__main__":
