@@ -31,7 +31,7 @@ from tfgrpo.model.http_connection import Connection, ModelsUnknown, models_at
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.proxy.proxy_settings import parse_upstream
 from tfgrpo.rollout.attempt import RenderFailed, rendered
-from tfgrpo.store import ROOT
+from tfgrpo.store import ROOT, address
 from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library
@@ -64,6 +64,15 @@ ARGUMENTS = {
     "a well-known form": ["ghp_abcdefgh"],
     "letters and digits at random": ["A1b2C3d4E5f6G7h8I9j0"],
 }
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of the process have read as a secret is none here."""
+    for name, empty in (("_seen", set()), ("_keys", set())):
+        monkeypatch.setattr(secrets, name, empty)
+    for name, none in (("_passwords", set()), ("_secrets", {})):
+        monkeypatch.setattr(address, name, none)
 
 
 @pytest.mark.parametrize("given_", LITERAL.values(), ids=LITERAL)
