@@ -190,10 +190,9 @@ def own_option(text: str, question: str) -> str:
 def is_one_of_several(given: GivenAnswer) -> bool:
     """Returns whether the line before an answer gives one as it does: after words such as
     `Answer:`, or as an item of a list."""
-    lines = given.line_before, given.text
-    if given.place == "box" or is_declared(given.text):
-        return all(map(is_declared, lines))
-    return all(map(MARKUP.match, lines))
+    if is_declared(given.text):
+        return is_declared(given.line_before)
+    return all(map(MARKUP.match, (given.line_before, given.text)))
 
 
 def is_declared(line: str) -> bool:

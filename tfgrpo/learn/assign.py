@@ -112,7 +112,7 @@ def belonging(
     top_k, rank = shown
     near = examples_too_near(pool, problem, usual)
     new, old = pool.less(frozenset(in_force)), pool.less(pool.by_id.keys() - in_force)
-    candidates = factors(relevant(new, problem, None, rank=rank, without=near))
+    candidates = factors(relevant(new, problem, None, without=near))
     of_problem = relevant(old, problem, top_k, rank=rank, without=near)
     there = beside(factors(of_problem), candidates)
     names = {id: name for name in tried if (id := of_name(name)) in candidates}

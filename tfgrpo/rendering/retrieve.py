@@ -78,24 +78,26 @@ def relevant(
     """The `top_k` experiences that fit a problem best, those in `always` among them, with words
     for base prompt and tools beside them, and all examples, or of many the nearest and the first:
     in library order, with their labels; of what is no example all for None. `rank` takes BM25's
-    place. What is left out by `without` counts, and does not come. Raises RetrievalFailed."""
+    place where lessons are ranked. What is left out by `without` counts, and does not come. Raises
+    RetrievalFailed."""
     if not without and is_whole(library, top_k):
         return library
     examples = [e.id for e in library.readable if is_example(e.text)]
     words = instruction_ids(library)
     lessons = [e.id for e in library.readable if not (is_example(e.text) or e.id in words)]
-    if not is_whole(library, top_k):
-        order = index(library).ranked(problem) if problem else list(library.by_id)
-        fitting = order if rank is None else _ranked(rank, library, problem)
-        if len(examples) > WHOLE:
-            texts = {id: library.by_id[id].text for id in examples if id not in without}
-            nearest = [id for id in dict.fromkeys((*fitting, *order)) if id in texts]
-            examples = _in_room((*nearest[:NEAREST], *texts), texts)
-        if top_k is not None and len(lessons) > top_k:
-            first = [id for id in always if id in library.by_id]
-            there = set(lessons).difference(first)
-            ranked = [id for id in fitting if id in there]
-            lessons = [*first, *ranked[: max(0, top_k - len(first))]]
+    if len(examples) > WHOLE:
+        texts = {id: library.by_id[id].text for id in examples if id not in without}
+        order = index(library).ranked(problem) if problem else texts
+        nearest = [id for id in order if id in texts][:NEAREST]
+        examples = _in_room((*nearest, *texts), texts)
+    if top_k is not None and len(lessons) > top_k:
+        fitting = (
+            index(library).ranked(problem) if rank is None else _ranked(rank, library, problem)
+        )
+        first = [id for id in always if id in library.by_id]
+        there = set(lessons).difference(first)
+        ranked = [id for id in fitting if id in there]
+        lessons = [*first, *ranked[: max(0, top_k - len(first))]]
     return Part(library, {*lessons, *words, *examples}.difference(without))
 
 
