@@ -24,7 +24,7 @@ from benchmarks.families.family import Family
 from benchmarks.families.registry import FAMILIES
 from benchmarks.families.results import as_text
 from benchmarks.proof import SMALLEST, fixed
-from tfgrpo.evaluation.anytime_tests import SPREAD
+from tfgrpo.evaluation.pair_verdicts import SPREAD
 
 PROBLEMS, LIBRARY = "problems.jsonl", "rules.md"
 

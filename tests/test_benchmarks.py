@@ -82,14 +82,15 @@ def test_simulated_proofs_end_as_those_of_the_product_do() -> None:
     import numpy as np
 
     from benchmarks import proof
-    from tfgrpo.evaluation.anytime_tests import judge
+    from tfgrpo.evaluation.pair_verdicts import Pair, judge
 
     dice, verdicts, seen = np.random.default_rng(4), ("helps", "harms", "too small"), Counter[str]()
     for effect in (0.0, 0.2, 0.4, -0.3):
-        for ease in ("every", "hard"):
-            differences = proof.streams(dice, 40, effect, ease)[:, :64]
+        for ease in ("every", "hard", "turned"):
+            differences = proof.streams(dice, 40, min(effect, 0.3), ease)[:, :144]
             pairs, first = differences.shape[1], proof.firsts(differences)
-            for n, stream in enumerate(differences):
+            for n, row in enumerate(differences):
+                stream = [Pair(f"p{at % proof.PROBLEMS}", one) for at, one in enumerate(row)]
                 at = min(int(one[n]) for one in first)
                 verdict = next(v for v, one in zip(verdicts, first, strict=True) if one[n] == at)
                 looks = {at - 1, *dice.integers(1, at, 2).tolist()} - {0} if at > 1 else set()

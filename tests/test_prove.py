@@ -9,7 +9,7 @@ import math
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +21,7 @@ from scripted import Reply, ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
 import tfgrpo
-from tfgrpo.evaluation.anytime_tests import FEWEST, NEEDED, judge
+from tfgrpo.evaluation.pair_verdicts import FEWEST, NEEDED, Pair, judge
 from tfgrpo.learn.assign import PAIR, Belonging, hidden
 from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
 from tfgrpo.learn.rivals import challenger
@@ -222,14 +222,19 @@ def test_odd_groups_have_no_pairs(prove: Callable[..., Any]) -> None:
 # the test that is looked at after every pair:
 
 
-def stream(dice: random.Random, effect: float, pairs: int) -> list[float]:
-    """Differences of pairs at problems of every difficulty."""
+def stream(dice: random.Random, effect: float, pairs: int) -> list[Pair]:
+    """Pairs at problems of every difficulty."""
     differences = []
     for _ in range(pairs):
         ease = dice.uniform(0.1, 0.9)
         shown = dice.random() < min(max(ease + effect, 0.0), 1.0)
         differences.append(float(shown) - float(dice.random() < ease))
-    return differences
+    return apart(differences)
+
+
+def apart(differences: Sequence[float]) -> list[Pair]:
+    """Pairs, each at a problem of its own."""
+    return [Pair(f"p{n}", difference) for n, difference in enumerate(differences)]
 
 
 def test_verdicts_do_not_depend_on_the_order_in_which_attempts_came() -> None:
@@ -252,8 +257,8 @@ def test_verdicts_do_not_depend_on_the_order_in_which_attempts_came() -> None:
 def test_what_does_nothing_is_seldom_said_to_help_however_often_one_looks() -> None:
     dice, wrong = random.Random(5), 0
     for _ in range(60):
-        differences = stream(dice, 0.0, 96)
-        looks = (judge(differences[:n], 0).verdict for n in range(2, 97, 2))
+        pairs = stream(dice, 0.0, 96)
+        looks = (judge(pairs[:n], 0).verdict for n in range(2, 97, 2))
         wrong += any(verdict == "helps" for verdict in looks)
     assert wrong <= 5, "more than 5 % of 60 by more than chance"
 
@@ -264,6 +269,26 @@ def test_effects_are_found_and_the_interval_holds_them() -> None:
         found = [judge(stream(dice, effect, 200), 0) for _ in range(20)]
         assert all(one.verdict == verdict for one in found)
         assert all(one.low <= one.effect <= one.high for one in found)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.6])
+def test_what_turns_some_problems_either_way_is_seldom_said_to_help_at_new_ones(
+    effect: float,
+) -> None:
+    """A model that answers a problem always alike: twelve pairs at it tell what one tells."""
+    dice, helps = random.Random(7), 0
+    for _ in range(40):
+        turned = dice.choices((1.0, -1.0, 0.0), (0.2 + effect, 0.2, 0.6 - effect), k=24)
+        passes = [Pair(f"p{n}", one) for _ in range(12) for n, one in enumerate(turned)]
+        looks = (judge(passes[:many], 0).verdict for many in (48, 144, 288))
+        helps += any(verdict == "helps" for verdict in looks)
+    assert helps >= 30 if effect else helps <= 4, helps
+
+
+def test_two_problems_say_nothing_of_new_ones() -> None:
+    pairs = [Pair(f"p{n % 2}", 1.0) for n in range(40)]
+    assert judge(pairs, 0)[:2] == ("too small", 1.0)
+    assert judge([*pairs, Pair("p2", 1.0), Pair("p3", 1.0)], 0).verdict == "helps"
 
 
 @pytest.mark.parametrize(("worth", "least", "most"), [(0.5, -0.02, 0.02), (0.425, -0.12, -0.03)])
@@ -288,14 +313,14 @@ def test_another_wording_is_compared_with_the_one_before_alone(
 
 
 def test_it_stops_where_what_is_left_cannot_decide() -> None:
-    nothing = [1.0, -1.0, 0.0, 0.0] * 5
+    nothing = apart([1.0, -1.0, 0.0, 0.0] * 5)
     assert judge(nothing, left=1000).verdict == "undecided"
     assert judge(nothing, left=20).verdict == "too small"
     assert judge(nothing[: FEWEST - 1], left=20).verdict == "undecided"
     assert judge([], left=math.inf).verdict == "undecided"
     assert judge([], left=0).verdict == "not tried"
-    assert judge([1.0] * 40, left=0).verdict == "helps"
-    assert judge([-1.0] * 40, left=0).verdict == "harms"
+    assert judge(apart([1.0] * 40), left=0).verdict == "helps"
+    assert judge(apart([-1.0] * 40), left=0).verdict == "harms"
     assert NEEDED > 3
 
 

@@ -38,12 +38,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy
 from numpy.typing import NDArray
-
-from tfgrpo.wording import with_bounds
 
 Floats: TypeAlias = NDArray[numpy.float64]
 
@@ -247,64 +245,3 @@ def log_mismatch(control: int, candidate: int, share: float) -> float:
 
 def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-
-
-Verdict: TypeAlias = Literal["helps", "harms", "too small", "not tried", "undecided"]
-LEVEL = 0.95
-"""How sure an answer is: of things that do nothing at most 2.5 % are ever said to help, and as many
-to harm, whenever one looks."""
-NEEDED = math.log(2 / (1 - LEVEL))
-FEWEST = 8
-"""Pairs before something may be called too small."""
-SPREAD, WORTH = 0.5, 2.0
-"""The variance of a pair's difference before any was seen, and the pairs that is worth."""
-
-
-class Judged(NamedTuple):
-    """What is known of a thing: the verdict, the mean effect of showing it on the reward with its
-    95 % interval, which holds at all times together, and the number of pairs."""
-
-    verdict: Verdict
-    effect: float
-    low: float
-    high: float
-    pairs: int
-
-    def __str__(self) -> str:
-        return f"{with_bounds(self.effect, self.low, self.high)}, {self.pairs} pairs"
-
-
-def judge(differences: Sequence[float], left: float) -> Judged:
-    """What pairs say, in the order in which they were planned: for each the reward with the thing
-    less that without it. A pair is one outcome: the candidate's value is half of 1 and that, the
-    control's one half. `left` is how many pairs may still come: where they would not show an effect
-    a standard error above the one seen, it is too small, which makes no other error likelier."""
-    test, pairs = _test(differences), len(differences)
-    evidence = max(test(True, 0.0), 0.0), max(test(False, 0.0), 0.0)
-    low, high = bounds(test, 0.5, NEEDED) if pairs else (-0.5, 0.5)
-    effect = math.fsum(differences) / pairs if pairs else 0.0
-    verdict: Verdict = "undecided"
-    if max(evidence) >= NEEDED:
-        verdict = "helps" if evidence[0] >= evidence[1] else "harms"
-    elif left <= 0 and not pairs:
-        verdict = "not tried"
-    elif left <= 0 or (pairs >= FEWEST and not _may_show(differences, max(evidence), left)):
-        verdict = "too small"
-    return Judged(verdict, effect, 2 * low, 2 * high, pairs)
-
-
-def _test(differences: Sequence[float]) -> Test:
-    values = numpy.full(2 * len(differences), 0.5)
-    values[1::2] = (1 + numpy.asarray(differences, float)) / 2
-    return means(in_blocks(values, [(1, 1)] * len(differences)))
-
-
-def _may_show(differences: Sequence[float], evidence: float, left: float) -> bool:
-    """Whether pairs to come would decide, were the effect a standard error larger than it looks:
-    evidence grows by half the square of effect by deviation with each of them at most."""
-    pairs = len(differences)
-    mean = math.fsum(differences) / pairs
-    square = math.fsum((one - mean) ** 2 for one in differences)
-    variance = (square + WORTH * SPREAD) / (pairs + WORTH)
-    largest = abs(mean) + math.sqrt(variance / pairs)
-    return evidence + left * largest**2 / (2 * variance) >= NEEDED

@@ -5,7 +5,7 @@ whose experiences are to be proved, or two whose experiences are to be merged. W
 the run's base has not are its candidates (`learn/pool.py`); a text that a side changed is one too,
 in the place of what it was (`learn/rivals.py`). Every attempt is on record with what belonged to
 its problem and what it was shown (`learn/assign.py`). A run with one version on trial ends as soon
-as all is decided (`evaluation/anytime_tests.py`), and passes over problems to which only decided
+as all is decided (`evaluation/pair_verdicts.py`), and passes over problems to which only decided
 things belong. One with two makes all its attempts.
 """
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from tfgrpo.evaluation.anytime_tests import Judged, judge
+from tfgrpo.evaluation.pair_verdicts import Judged, Pair, judge
 from tfgrpo.learn.advantage import Advantages, Effect
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector
@@ -181,8 +181,8 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
     for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
-    differences: dict[str, list[float]] = {name: [] for name in names}
-    for pair in pairs.values():
+    differences: dict[str, list[Pair]] = {name: [] for name in names}
+    for (_, problem, _), pair in pairs.items():
         if len(pair) == 2:
             for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
                 hidden = [of_name(name) in one.without for one in pair]
@@ -190,7 +190,7 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
                     continue
                 shown, other = pair if hidden[1] else pair[::-1]
                 if replaced(name) not in other.without:  # else neither wording was there
-                    differences[name].append(shown.reward - other.reward)
+                    differences[name].append(Pair(problem, shown.reward - other.reward))
     coming = left / len(attempts) if attempts else math.inf
     return {
         name: judge(values, len(values) * coming if attempts else left)
