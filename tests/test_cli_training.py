@@ -17,7 +17,9 @@ from scripted import LESSON, Reply, ScriptedEndpoint, teachable
 from waiting import until
 
 from tfgrpo.learn.run_setup import PACE, RunChoice, plan_choice
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import open_project
+from tfgrpo.settings import TrainSettings, option_of
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
 
@@ -353,6 +355,59 @@ def test_a_run_that_is_resumed_takes_another_pace(cli: Cli, data: Path) -> None:
         with pytest.raises(SettingsError, match="patience"):
             plan(given={"patience": -1})
     assert cli("train", "--resume", "problems", "--patience", "9", "--estimate").stdout
+
+
+def test_a_run_that_is_resumed_takes_no_other_setting(cli: Cli, data: Path) -> None:
+    """Each setting that has an option: the value on record goes, and any other is refused."""
+    with ScriptedEndpoint(mortal(5)) as endpoint:
+        where = ("--base-url", endpoint.base_url, "--patience", "0.5")
+        cli("train", "problems.jsonl", *SMALL, *where, ok=False)
+    (data / "other.jsonl").write_text((data / "problems.jsonl").read_text())
+    others: dict[str, Any] = {
+        "domain": "exact",
+        "policy": "base-prompt",
+        "mode": "agent",
+        "answers": "exact",
+        "gate_rule": "not-worse",
+        "fields": {"id": "name"},
+        "api_key_env": "OTHER_KEY",
+        "reflection_api_key_env": "OTHER_KEY",
+        "heldout_problems": 3,
+        "library_tokens": 64,
+        "base_url": "http://127.0.0.1:9/v1",
+        "reflection_base_url": "http://127.0.0.1:9/v1",
+    }
+    with Store.open(data) as store:
+        run = store.runs.get("problems")
+        plan = partial(plan_choice, store, open_project(data), choice=RunChoice(resume=run.name))
+        recorded = TrainSettings(**run.config)
+        names = 0
+        for record, holder in ((TrainSettings, recorded), (ModelSettings, recorded.models)):
+            for name in record.model_fields.keys() - set(PACE):
+                value = getattr(holder, name)
+                if option_of(record, name) is None:
+                    continue
+                if isinstance(value, bool):
+                    other: object = not value
+                elif isinstance(value, int | float):
+                    other = value + 1
+                else:
+                    other = others.get(name, "other.jsonl")
+                with pytest.raises(SettingsError, match=f"another value of {name} "):
+                    plan(given={name: other})
+                assert plan(given={name: value})[0].settings == recorded, name
+                names += 1
+        assert names > 30
+        for key in ("run", "answer_file"):
+            with pytest.raises(SettingsError, match="agent"):
+                plan(given={"agent": {key: "other"}})
+        for preset in ("paper", "fit"):  # SMALL is the paper's
+            assert plan(given={"preset": preset, "data": str(data / "problems.jsonl")})
+    for options in (("--epochs", "9"), ("--new",), ("--run", "x"), ("--policy", "probation")):
+        done = cli("train", "--resume", "problems", *options, ok=False)
+        assert done.returncode == 2, done.stderr
+    done = cli("train", "other.jsonl", "--resume", "problems", ok=False)
+    assert done.returncode == 2 and "another value of data" in done.stderr
 
 
 @pytest.mark.parametrize("stopped_by", ["its budget", "an outage"])

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.costs import accounts
 from tfgrpo.costs.prices import ModelPrices
@@ -20,6 +22,7 @@ from tfgrpo.learn.policies.protocol import Policy, find_policy
 from tfgrpo.model import budget as budgets
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint
+from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import PATHS, Project
 from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
@@ -84,6 +87,13 @@ class RunChoice:
     new: bool = False
     budget: str | None = None
     keep_going: bool = False
+
+    def check(self) -> None:
+        """Raises SettingsError for a run that goes on and is a new one too."""
+        if self.resume is not None and (self.new or self.name is not None):
+            raise SettingsError(
+                "--resume goes on with a run, --new and --run begin one: give one of them"
+            )
 
 
 class CheckedSettings(NamedTuple):
@@ -212,11 +222,40 @@ def settings_without_effect(settings: TrainSettings, policy: type[Policy]) -> tu
     return tuple(f"{option} has no effect: {why[option]}" for option in idle if idle[option])
 
 
+def _require_recorded(
+    project: Project, run: Run, settings: TrainSettings, given: Mapping[str, Any]
+) -> None:
+    """Raises SettingsError where a run is to go on with other settings than it has on record."""
+    values = {key: value for key, value in given.items() if value is not None}
+    requested = build(TrainSettings, values, {"data": settings.data}, find_domain=project.domain)
+    names = {"policy" if name == "preset" else name for name in named(values)}
+    if values.get("preset") == "fit":
+        names.remove("policy")
+    for name in sorted(names.difference(PACE)):
+        there, new = (
+            getattr(one.models if name in ModelSettings.model_fields else one, name)
+            for one in (settings, requested)
+        )
+        if isinstance(values.get(name), Mapping) and isinstance(new, BaseModel):
+            there, new = ({key: getattr(one, key) for key in values[name]} for one in (there, new))
+        elif name in PATHS:
+            new = project.record_path(new)
+        elif name == "domain":
+            new = project.record_domain(new)
+            there = new if there.startswith(f"{new}:") else there
+        if new != there:
+            raise SettingsError(
+                f"run {run.name} has another value of {name} on record",
+                hint="it goes on with that one: leave yours out, or leave --resume out",
+            )
+
+
 def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPlan:
     """What is to be done of a run on record, at the pace that is `given`, else at its own. Raises
-    DatasetError where its data has changed, NotTrusted where the record came with the store, and
-    TfgrpoError."""
+    SettingsError where another setting is given another value than it has on record, DatasetError
+    where its data has changed, NotTrusted where the record came with the store, and TfgrpoError."""
     settings = TrainSettings(**run.config)
+    _require_recorded(project, run, settings, given)
     pace = {name: given[name] for name in PACE if given.get(name) is not None}
     checked = build(TrainSettings, pace, {"data": settings.data})
     settings = settings.model_copy(update={name: getattr(checked, name) for name in pace})
@@ -240,6 +279,7 @@ def plan_choice(
 ) -> tuple[RunPlan, Run | None]:
     """What is to be done, and the unfinished run that it would go on with; None for a new one.
     Nothing is written. Raises TfgrpoError."""
+    choice.check()
     if choice.resume is not None:
         resumed = store.runs.get(choice.resume)
         return plan_resumed(project, resumed, given), resumed
@@ -260,6 +300,7 @@ def ready_run(
     on: a start that fails leaves nothing behind. Where there is no store yet, `store` is an empty
     one in memory, and `new_store` makes the one for the record when all is checked. Raises
     TfgrpoError; no run and no store is made then."""
+    choice.check()
     if choice.resume is not None:
         run = store.runs.get(choice.resume)
         plan, resumed = plan_resumed(project, run, given), True
