@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import COUNT, FORCE, JSON, flag, option
+from tfgrpo.cli.flags import COUNT, FORCE, JSON, TEXT_PATH, flag, option
 from tfgrpo.cli.help import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, Given, pass_app, pass_given
@@ -30,7 +30,11 @@ format_option = option(
 @click.argument("revision", type=REVISION, required=False)
 @option("-b, --branch", "Create this branch at REVISION, by default HEAD, and switch to it.")
 @format_option
-@option("-o, --output", "Where to write, - for standard output; by default next to the store.")
+@option(
+    "-o, --output",
+    "Where to write, - for standard output; by default next to the store.",
+    type=TEXT_PATH,
+)
 @pass_given
 def checkout(app: App, given: Given) -> None:
     """Move HEAD to REVISION and write its library to a file for inference.

@@ -12,7 +12,7 @@ import click
 from tfgrpo import interchange
 from tfgrpo.author import file_signer
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, flag, option, path
+from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, TEXT_PATH, flag, option, path
 from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import change_object, event_lines
@@ -41,7 +41,11 @@ SHOWN = 20
     type=click.Choice(interchange.written()),
 )
 @option(
-    "-o, --output", "Where to write; by default standard output.", default="-", show_default=False
+    "-o, --output",
+    "Where to write; by default standard output.",
+    default="-",
+    show_default=False,
+    type=TEXT_PATH,
 )
 @option("--name", "Name of the skill or agent; by default as it was imported.")
 @option("--description", "For a skill: when to use it; by default as it was imported.")

@@ -30,11 +30,26 @@ def many(flags: str, help: str, name: str | None = None, **more: Any) -> Decorat
     return option(flags, help, name=name, multiple=True, **more)
 
 
-def path(**more: Any) -> click.Path:
+class LocalPath(click.Path):
+    """A path, and no address: `ssh://host/place` would be a folder `ssh:` here."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path. Fails for an address, of which it repeats the scheme alone."""
+        scheme, is_address, _ = str(value).partition("://")
+        if is_address and scheme.isalnum():
+            self.fail(f"a path on this machine is needed, and {scheme}://… is an address")
+        return super().convert(value, param, ctx)
+
+
+def path(**more: Any) -> LocalPath:
     """The type of a path: of a file alone with `dir_okay=False`."""
     from pathlib import Path  # which a log has no need of
 
-    return click.Path(path_type=Path, **more)
+    return LocalPath(path_type=Path, **more)
+
+
+TEXT_PATH = LocalPath(allow_dash=True)
+"""Of a path that may be - for standard output."""
 
 
 def together(*parameters: Decorator) -> Decorator:

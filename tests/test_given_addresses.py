@@ -233,3 +233,18 @@ def test_no_command_ends_in_a_traceback_by_an_address_that_is_cut_off(
     assert done.returncode == NOT_BEGUN, done.stderr
     assert done.stderr.startswith("error: ")
     assert "\nhint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["mirror git", "export -o", "checkout HEAD -o", "collect -o", "clone .", "plot -o"],
+)
+def test_no_folder_is_made_of_an_address_where_a_path_is_needed(
+    command: str, store: Store, cli: Cli
+) -> None:
+    folder = store.path.parent.parent
+    before = sorted(folder.rglob("*"))
+    done = cli(*command.split(), f"ssh://ada:{HIDDEN}@far/place", ok=False)
+    assert done.returncode == 2 and "ssh://… is an address" in done.stderr
+    assert HIDDEN not in done.stdout + done.stderr
+    assert sorted(folder.rglob("*")) == before
