@@ -407,7 +407,8 @@ def test_a_run_that_is_resumed_takes_no_other_setting(cli: Cli, data: Path) -> N
         done = cli("train", "--resume", "problems", *options, ok=False)
         assert done.returncode == 2, done.stderr
     done = cli("train", "other.jsonl", "--resume", "problems", ok=False)
-    assert done.returncode == 2 and "another value of data" in done.stderr
+    assert done.returncode == 2
+    assert "another value of data" in done.stderr
 
 
 @pytest.mark.parametrize("stopped_by", ["its budget", "an outage"])

@@ -245,6 +245,7 @@ def test_no_folder_is_made_of_an_address_where_a_path_is_needed(
     folder = store.path.parent.parent
     before = sorted(folder.rglob("*"))
     done = cli(*command.split(), f"ssh://ada:{HIDDEN}@far/place", ok=False)
-    assert done.returncode == 2 and "ssh://… is an address" in done.stderr
+    assert done.returncode == 2
+    assert "ssh://… is an address" in done.stderr
     assert HIDDEN not in done.stdout + done.stderr
     assert sorted(folder.rglob("*")) == before
