@@ -72,13 +72,13 @@ def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
 
 
 UNCONFIRMED = 10
-"""Steps without a confirmation from which on an experience is named."""
+"""List experiences that no step has confirmed for this many steps."""
 COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@flag("--by-kind", "Effects on each kind of problems by itself.")
+@flag("--by-kind", "Show the effect on each kind of problem separately.")
 @JSON
 @pass_app
 def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
@@ -133,7 +133,7 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
         if one.credit:
             figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
             more = ", of all examples together" if is_example(one.experience.text) else ""
-            more += ", some of which it was chosen by" if one.was_chosen else ""
+            more += ", chosen by some of these attempts" if one.was_chosen else ""
             line += printing.words(f"{figures}{one.credit.absent} without{more}", dim=True)
         yield from printing.wrap(line, first=" " * 6, indent=6)
 

@@ -26,7 +26,7 @@ def naming(type: click.ParamType[str], rename: str) -> Decorator:
         flag(rename, "Rename OLD (a branch: HEAD's) to NEW.", name="rename"),
         option("--protect", "Refuse to move it without --force.", type=type),
         option("--unprotect", "Allow it to move again.", type=type),
-        flag("-l, --list", "List those like NAME: 'web*'.", name="list_"),
+        flag("-l, --list", "List only names that match NAME, such as 'web*'.", name="list_"),
         JSON,
     )
 
@@ -34,7 +34,7 @@ def naming(type: click.ParamType[str], rename: str) -> Decorator:
 @click.command()
 @naming(BRANCH, "-m, --rename")
 @flag("-a, --all", "List the remotes' branches too.", name="all_")
-@flag("-v, --verbose", "Changes nothing: the list is whole.", expose_value=False)
+@flag("-v, --verbose", "Accepted as in git; the list always shows everything.", expose_value=False)
 @flag("--show-current", "Print the name of HEAD's branch.", name="current")
 @flag("-D", "The same as --delete --force.", name="delete_forced")
 @flag("--back", "Move it back: to REVISION, or where it stood before.")
@@ -73,7 +73,7 @@ def branch(app: App, given: Given) -> None:
 @option("-m, --message", "Why; recorded in the reflog, and listed.")
 @flag("-s, --sign", "Sign the tag with your SSH key.")
 @option("--verify", "Check a tag's signature; exit with 1 unless it is good.", type=TAG)
-@flag("-a, --annotate", "Changes nothing: every tag is so.", expose_value=False)
+@flag("-a, --annotate", "Accepted as in git; every tag is annotated.", expose_value=False)
 @pass_given
 def tag(app: App, given: Given) -> None:
     """List tags, or create, move, rename, protect or delete one.
@@ -115,7 +115,7 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
         wrong = "--back needs --why REASON" if given.back else "--why goes with --back"
         raise click.UsageError(wrong)
     if given.delete_ and revision is not None:
-        raise click.UsageError(f"--delete takes one name: what is {revision}?")
+        raise click.UsageError(f"--delete takes one name, without {revision}")
     if force:
         app.force()
     store, at = app.store, "HEAD" if revision is None else revision

@@ -101,7 +101,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -
       tfgrpo fetch origin main
     """
     if all_ and remote is not None:
-        raise click.UsageError(f"--all fetches from every remote, {remote} among them")
+        raise click.UsageError(f"--all fetches from every remote: leave out {remote}")
     for one in Remotes(app.store).all() if all_ else [remote]:
         _fetch(app, _find(app, one), branches)
 
@@ -184,11 +184,11 @@ def push(app: App, given: Given) -> None:
       tfgrpo push origin main web
     """
     if given.delete_ and (given.all_ or given.tags):
-        raise click.UsageError("--delete deletes the names that are given: no --all, no --tags")
+        raise click.UsageError("--delete deletes only the given names: leave out --all and --tags")
     if given.delete_ and not given.names:
         raise click.UsageError("--delete needs the names to delete")
     if given.all_ and given.names:
-        raise click.UsageError(f"--all pushes every branch: without {' '.join(given.names)}")
+        raise click.UsageError(f"--all pushes every branch: leave out {' '.join(given.names)}")
     store = app.store
     other = _find(app, given.remote)
     chosen = list(store.branches()) if given.all_ else list(given.names)
@@ -258,7 +258,7 @@ def remote() -> None:
 
 
 @remote.command("list")
-@flag("-v, --verbose", "Changes nothing: the list is whole.", expose_value=False)
+@flag("-v, --verbose", "Accepted as in git; the list always shows everything.", expose_value=False)
 @JSON
 @pass_app
 def list_(app: App, as_json: bool) -> None:

@@ -149,7 +149,7 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
         before = "nothing has been spent"
         if estimate.spent_tokens:
             before = f"{_spent(estimate)} spent before"
-        printing.echo(f"answers are taken to be as long as {source}; {before}")
+        printing.echo(f"assumed length of answers: as {source}; {before}")
     for missing in (*estimate.left_out, *estimate.unseen):
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if most.dollars is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.records import Version
 
 LEAST = 1e-9
-"""A smaller difference in mean reward is taken for none."""
+"""A smaller difference in mean reward counts as none."""
 PROBLEMS = option("--problems", "Use only the first N problems.", type=COUNT)
 
 
@@ -289,7 +289,7 @@ SHOWN = 28
 @flag("--all", "Show every verdict, not only unexpected ones.", name="everything")
 @option(
     "--timeout",
-    "Seconds per case, of a processor where the verifier is built in.",
+    "Seconds per case; processor time where the verifier is built in.",
     type=click.FloatRange(0, min_open=True),
     default=10.0,
 )

@@ -64,7 +64,7 @@ def experiment() -> None:
 @option("--unit", "What counts once.", type=click.Choice(["subject", "call"]), default="subject")
 @many(
     "--scale SCORE=LOW..HIGH",
-    "Between what scores lie, such as score=1..5; repeatable.  [as on record, or 0..1]",
+    "Range of a metric's scores, such as score=1..5; repeatable.  [as on record, or 0..1]",
     "scales",
 )
 @flag("--auto", "Promote or roll back when a test decides.")
@@ -320,11 +320,16 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
         f"{printing.age(experiment.started)}: {outcome}"
     )
     if state == "paused":
-        moved = f"  {branch} was moved since it began, so everybody gets that"
+        moved = (
+            f"  {branch} was moved since the experiment began, so everybody gets the new version"
+        )
         yield f"{moved}: stop it, or move the branch back"
     header = ("metric", "control", "candidate", "difference", "harm", "benefit", "")
     yield from printing.table([_row(one) for one in shown.compared], header=header)
-    for line in ("harm and benefit are the evidence of it, of what would show it", *shown.notes):
+    for line in (
+        "harm and benefit: evidence so far, of the evidence needed to show it",
+        *shown.notes,
+    ):
         yield f"  {printing.shown(line)}"
     yield printing.style(shown.verdict.said, bold=True)
 
@@ -350,9 +355,13 @@ def _evidence(value: float) -> str:
     "What must not become worse, as of an experiment.  [errors, latency=20%, tokens=20%]",
     "guards",
 )
-@many("--scale SCORE=LOW..HIGH", "Between what scores lie.", "scales")
-@option("--until", "Until it is decided, or for so long at most: 2d.", default="decided")
-@option("--webhook URL", "Where the end is told.")
+@many("--scale SCORE=LOW..HIGH", "Range of a metric's scores.", "scales")
+@option(
+    "--until",
+    "Stop it after this long, such as 2d, if nothing is decided by then.",
+    default="decided",
+)
+@option("--webhook URL", "Address that is told the outcome.")
 @why_option
 @pass_given
 def rollout(app: App, given: Given) -> None:

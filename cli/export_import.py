@@ -193,8 +193,8 @@ def import_(app: App, given: Given) -> None:
     if imported.left:
         left = printing.plural(len(imported.left), "experience")
         printing.echo(
-            f"left alone: {left} that the library had as the file says and has otherwise now; "
-            "--again puts them back"
+            f"left alone: {left} whose text in the file is one that the library has since changed "
+            "or deleted; --again restores it"
         )
     _show_skipped(document)
 

@@ -53,7 +53,10 @@ REDACT = many("--redact REGEX", "What else to take out of texts; repeatable.")
 @option("--base-url", "OpenAI-compatible endpoint of the judge's model.")
 @option("--api-key-env", "Environment variable with its API key.")
 @option("--budget", "Most that judging may cost: 5.00 (US dollars) or 200000tok.")
-@many("--heldout DATA", "Another set to keep out; those in tfgrpo.toml and of runs are known.")
+@many(
+    "--heldout DATA",
+    "Another set whose problems are left out, beside those of tfgrpo.toml and of runs.",
+)
 @flag("--unanswered", "Take failures without a corrected answer too, for a domain that needs none.")
 @NO_SYSTEM
 @REDACT
@@ -139,9 +142,11 @@ def _check_judge(given: Given) -> None:
             if value is not None:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --judge")
     elif given.files:
-        raise click.UsageError("--judge scores the calls on record, and no FILES")
+        raise click.UsageError("--judge scores the calls on record: leave out FILES")
     elif given.dry_run:
-        raise click.UsageError("--judge records scores and pays for them; --estimate does neither")
+        raise click.UsageError(
+            "--judge pays for scores and records them: use --estimate instead of --dry-run"
+        )
 
 
 def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterator[str]:
@@ -178,11 +183,11 @@ def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterato
 )
 @REDACT
 @NO_SYSTEM
-@option("--least", "New problems that are worth a training.", type=COUNT, default=8)
+@option("--least", "Train only with this many new problems or more.", type=COUNT, default=8)
 @option("--heldout-samples", "Attempts per held-out problem.", type=COUNT, default=4)
 @option("--budget", "Most to spend: 5.00 (US dollars) or 200000tok.")
 @flag("--accept-better", "Accept the proposal at once if it is better on held-out problems.")
-@flag("--new", "Give up one that was cut off, and begin anew.")
+@flag("--new", "Give up an interrupted improvement and start a new one.")
 @options.estimate
 @flag("-q, --quiet", "Print nothing unless there is a proposal.")
 @JSON
@@ -271,7 +276,7 @@ def _tell(app: App, done: Improvement, given: Given) -> None:
 @option("--problems", "Use only the first N problems.", type=COUNT)
 @option(
     "--unused TIME",
-    "Instead, name the experiences that were in no prompt for this long, such as 28d.",
+    "Instead, list the experiences that were in no prompt for this long, such as 28d.",
 )
 @option(
     "--propose BRANCH",
@@ -334,7 +339,7 @@ OF_UNUSED = ("unused", "library", "target", "config")
 def _unused(app: App, given: Given) -> None:
     from tfgrpo.improvement.regression import propose_expiry, unused_experiences
 
-    refuse_others(OF_UNUSED, "has no place with --unused, which reads the calls on record")
+    refuse_others(OF_UNUSED, "cannot be used with --unused, which asks no model")
     store, target, since = app.store, given.target, given.unused
     source = click.get_current_context().get_parameter_source("library")
     is_typed = source is ParameterSource.COMMANDLINE

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     name="source",
     type=path(),
 )
-@option("--problem FIELD", "With --from: the field that is asked.")
+@option("--problem FIELD", "With --from: the field with the question.")
 @many(
     "--answer FIELD",
-    "With --from: the field that is the answer; several make one JSON object.",
+    "With --from: the field with the answer; several fields make one JSON object.",
     "answers",
 )
 @option(

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @click.command(cls=CountedCommand)
 @click.argument("revision", required=False, type=RANGE)
 @option("-n, --number", "Show at most this many; or just -3.", type=COUNT)
-@flag("--all", "Every version that a branch or tag stands on.", name="all_")
+@flag("--all", "Show the versions in the history of any branch or tag.", name="all_")
 @flag("--reverse", "Oldest first.")
 @flag("--no-merges", "Leave merges out.")
-@flag("--decorate", "Changes nothing: names are always shown.", expose_value=False)
+@flag("--decorate", "Accepted as in git; names are always shown.", expose_value=False)
 @option("--format, --pretty FORMAT", "Such as '%h %an %s'.", name="format")
 @flag("--oneline", "One line per version.")
 @flag("--graph", "Draw the branch and merge graph.")
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 )
 @option("--grep TEXT", "Only versions that contain this text.", name="words")
 @option("-S TEXT", "Only versions that add or remove this text.", name="counted")
-@option("--author NAME", "Only versions whose author's name has this in it.")
+@option("--author NAME", "Only versions whose author's name contains this.")
 @option("--since TIME", "Only versions since this time.")
 @option("--until TIME", "Only versions until this time.")
 @flag(
@@ -98,7 +98,7 @@ def log(app: App, given: Given) -> None:
             "--decisions takes -n, --grep, --author, --since, --until and --json"
         )
     if given.all_ and given.revision is not None:
-        raise click.UsageError(f"--all shows every history, so what is {given.revision} for?")
+        raise click.UsageError(f"--all shows every history: leave out {given.revision}")
     if given.format is not None:
         format = version_text.checked(given.format)
         given.oneline = given.oneline or format == version_text.NAMED[0]

@@ -87,9 +87,9 @@ SECTIONS = {
         "mcp": ("mcp_watch", "offer the library to agents over MCP"),
         "watch": ("mcp_watch", "keep an AGENTS.md or a SKILL.md up to date"),
         "traffic": ("traffic", "the calls that went through the proxy"),
-        "feedback": ("traffic", "record what became known of a call"),
+        "feedback": ("traffic", "record whether a call's answer was right"),
         "experiment": ("experiment", "two versions in production at once, compared"),
-        "rollout": ("experiment", "give a change to a share, watched, until it is decided"),
+        "rollout": ("experiment", "give a change to a share of users, and watch the outcome"),
     },
     "Learn from it": {
         "collect": ("improve", "turn calls that went wrong into problems"),
@@ -204,7 +204,7 @@ def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> st
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
-    help="Colours; NO_COLOR and FORCE_COLOR in the environment say the same.  [auto]",
+    help="When to use colours; the variables NO_COLOR and FORCE_COLOR work too.  [auto]",
 )
 @click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
@@ -308,7 +308,7 @@ def _run() -> int:
 
 def _hint(error: OSError) -> str | None:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return "check the path: no folder is made"
+        return "check the path: folders are not created"
     known = isinstance(error, PermissionError) or error.errno in NO_ROOM
     return advice(error) if known else None
 

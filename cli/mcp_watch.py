@@ -25,11 +25,11 @@ from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 )
 @option(
     "--record",
-    "What is kept of look-ups: nothing, counts, or the problems too, redacted.",
+    "What to record of look-ups: nothing, counts, or redacted problems too.",
     type=click.Choice(["off", "counts", "content"]),
     default="counts",
 )
-@many("--redact REGEX", "What else to take out of problems; repeatable.")
+@many("--redact REGEX", "Also remove what this expression matches from problems; repeatable.")
 @pass_given
 def mcp(app: App, given: Given) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
@@ -81,7 +81,7 @@ def mcp(app: App, given: Given) -> None:
     type=click.Path(dir_okay=False),
 )
 @option("--revision", "What it shows.  [HEAD]", default="HEAD", type=REVISION, show_default=False)
-@flag("--once", "Bring the file up to date once, and end.")
+@flag("--once", "Update the file once, then exit.")
 @option("--name", "Name of a new SKILL.md's skill; by default its folder's.")
 @option("--description", "When to use a new SKILL.md's skill.")
 @pass_given

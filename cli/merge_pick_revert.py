@@ -160,11 +160,11 @@ resolving = together(
 
 @click.command()
 @click.argument("revision", type=REVISION)
-@flag("--measure", "Have a trial find what the two sides do together.")
+@flag("--measure", "Run a trial that measures how the two sides work together.")
 @option("--data", "With --measure: problems to try it on; by default data in [train].")
-@option("--model", "With --measure: the model that is asked.")
+@option("--model", "With --measure: the model of the trial.")
 @option("--base-url", "With --measure: OpenAI-compatible endpoint.")
-@option("--budget", "With --measure: 5.00 (US dollars) or 200000tok, at most.")
+@option("--budget", "With --measure: most to spend: 5.00 (US dollars) or 200000tok.")
 @resolving
 @pass_given
 def merge(app: App, given: Given) -> None:
@@ -331,7 +331,9 @@ def _edited(conflict: merges.Conflict) -> str | None:
     below the line with the scissors is not taken, and all above is, as git has it."""
     comment = "\n".join(f"# {click.unstyle(line)}" for line in conflict_lines(conflict))
     start = conflict.ours or conflict.theirs or ""
-    words = "# Leave the line above. What is below it goes; no text above it deletes it."
+    words = (
+        "# Keep the line above; all below it is ignored. No text above it: delete the experience."
+    )
     edited = click.edit(f"{start}\n\n{SCISSORS}\n{words}\n{comment}\n")
     if edited is None:
         raise InvalidOperation(

@@ -100,7 +100,7 @@ def _fetched(name: str) -> tuple[LocalModel, Path]:
 
 
 @model.command()
-@option("--model", "What is checked: local:NAME, or a model at --base-url.", name="name")
+@option("--model", "Model to check: local:NAME, or a model at --base-url.", name="name")
 @option("--base-url", "Its OpenAI-compatible endpoint.")
 @option("--api-key-env", "Environment variable with its API key.")
 @options.CONFIG

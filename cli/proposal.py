@@ -140,7 +140,7 @@ def _only(given: Given) -> list[str] | None:
 
 @proposal.command()
 @click.argument("id")
-@option("--why", "Why; the controller of later trainings is told.", required=True)
+@option("--why", "Why; recorded with the decision.", required=True)
 @many("--only LABEL", "Turn only this change down; the others are left open; repeatable.")
 @click.argument("labels", nargs=-1)
 @JSON

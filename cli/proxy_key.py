@@ -45,7 +45,7 @@ OF_PROXY = (
     "--library", "Revision to serve: a branch, a tag, HEAD.  [HEAD]", name="revision", type=REVISION
 )
 @option("--upstream", "Base URL of an OpenAI-compatible provider.")
-@option("--anthropic", "Base URL for the Anthropic routes, where it is another.")
+@option("--anthropic", "Base URL for the Anthropic routes, if it differs.")
 @many(
     "--allow",
     "Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
@@ -56,7 +56,7 @@ OF_PROXY = (
     "Variable with the provider's key, for callers with a key of `tfgrpo key new`.",
 )
 @option("--anthropic-key-env VARIABLE", "The same for the Anthropic routes.")
-@flag("--require-key", "Take requests with such a key alone.", default=None)
+@flag("--require-key", "Accept only requests with a key of `tfgrpo key new`.", default=None)
 @option("--top-k", "Put in only the experiences that fit best.", type=COUNT)
 @option(
     "--dropout",
@@ -68,23 +68,21 @@ OF_PROXY = (
 @option("--workers", "Processes.", type=COUNT, default=1)
 @option(
     "--record",
-    "What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
+    "What to record of calls: nothing, counts, or their redacted words too.  [counts]",
     type=click.Choice(["off", "counts", "content"]),
 )
-@option("--keep", "For how long: 12h, 30d, forever.", default="30d")
-@many("--redact REGEX", "What else to take out of words that are kept; repeatable.")
+@option("--keep", "How long to keep calls: 12h, 30d, forever.", default="30d")
+@many("--redact REGEX", "Also remove what this expression matches from recorded words; repeatable.")
 @many(
     "--personal COUNTRY",
-    "Take telephones, as written there (DE), and IP addresses out too; repeatable.",
+    "Also remove IP addresses and a country's telephone numbers (DE); repeatable.",
 )
 @option(
     "--sample",
     "Share of calls whose words are kept, with --record content.  [1]",
     type=click.FloatRange(0, 1),
 )
-@option(
-    "--drain", "Seconds that requests under way have at SIGTERM.  [30]", type=click.FloatRange(0)
-)
+@option("--drain", "Seconds for requests to finish after SIGTERM.  [30]", type=click.FloatRange(0))
 @option("--access-log FILE", "Write a line of JSON for each request; - here.")
 @option(
     "--config",
@@ -144,7 +142,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         libraries["default"] = shapes.LibraryChoice(app.path, **own)
     elif own:
         raise SettingsError(
-            f"{config} says which libraries there are", hint="set revision, allow and top_k there"
+            f"{config} already names the libraries", hint="set revision, allow and top_k there"
         )
     values["libraries"] = libraries
     values.setdefault("default", next(iter(libraries)))
@@ -156,8 +154,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         span = parse_span(flags["keep"])
         if not span:
             raise SettingsError(
-                f"--keep says for how long, and {flags['keep']!r} does not",
-                hint="12h, 30d or forever",
+                f"--keep: {flags['keep']!r} is not a length of time",
+                hint="write 12h, 30d or forever",
             )
         keep = span / 1e6
     token = os.environ.get("TFGRPO_PROXY_TOKEN") or None
@@ -185,9 +183,11 @@ def key() -> None:
 LIMITS = together(
     option("--budget DOLLARS", "5/day, 100/month or 20/total."),
     option("--rate", "Requests in a minute.", type=COUNT),
-    many("--model GLOB", "A model that it may ask; repeatable.  [all]", "models"),
-    many("--library GLOB", "A library that it may use; repeatable.  [all]", "libraries"),
-    many("--path GLOB", "Another path that it reaches: /v1/embeddings; repeatable.", "paths"),
+    many("--model GLOB", "A model that the key may ask; repeatable.  [all]", "models"),
+    many("--library GLOB", "A library that the key may use; repeatable.  [all]", "libraries"),
+    many(
+        "--path GLOB", "Another path that the key may reach: /v1/embeddings; repeatable.", "paths"
+    ),
     option("--expires TIME", "Until when: 30d, 2027-01-31."),
 )
 
@@ -206,11 +206,11 @@ def new(app: App, /, name: str, **given: Any) -> None:
     """
     limits, secret, now = _of(given), key_ledger.new_key(), time.time_ns() // 1000
     if not name.isprintable() or not name.strip() or len(name) > 100:
-        raise click.UsageError("a key's name is a word or some")
+        raise click.UsageError("a key's name has 1 to 100 printable characters")
     with _opened(app, create=True) as ledger:
         digest, author = key_ledger.key_digest(secret), app.author()
         ledger.add_key(key_ledger.VirtualKey(0, name, digest, author, now, None, limits))
-    printing.echo(f"the key {name}, which is not shown again:", err=True)
+    printing.echo(f"the key {name}; it is not shown again:", err=True)
     printing.echo(secret)
 
 

@@ -150,7 +150,7 @@ DEEPEST = 24
 @option("--against", "With --eval: won and lost problems beside this.", type=REVISION)
 @option("--data", "With --eval: the dataset.  [the one evaluated last]")
 @option("--step", "Only attempts of this step.", type=COUNT)
-@option("--problem ID", "Only attempts at this problem, with all that they said.")
+@option("--problem ID", "Only attempts at this problem, with their full texts.")
 @option("--sample", "Only the attempt with this number.", type=click.IntRange(0))
 @flag("--failed", "Only attempts with less than the full reward.")
 @option(
@@ -184,11 +184,15 @@ def rollouts(app: App, given: Given) -> None:
     if given.evaluated is None and (given.against or given.data):
         raise click.UsageError("--against and --data need --eval")
     if given.evaluated is not None and given.name is not None:
-        raise click.UsageError(f"--eval {given.evaluated} is of no run: what is {given.name}?")
+        raise click.UsageError(
+            f"--eval {given.evaluated} belongs to no run: leave out {given.name}"
+        )
     if given.against is not None:
         for name, value in given.of(*OF_ATTEMPTS).items():
             if value is not None and value is not False:
-                raise click.UsageError(f"--against pairs problems: not --{name.replace('_', '-')}")
+                raise click.UsageError(
+                    f"--against compares problems: leave out --{name.replace('_', '-')}"
+                )
         pair = latest_pair(app, given.against, given.evaluated, given.data)
         pairs = paired_problems(app.store, *pair)
         if given.problem is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @flag("-s, --short", "The first line alone.")
 @flag(
     "-v, --verbose",
-    "Also the library in figures: its history, and what is confirmed and changed most.",
+    "Also show figures: the history, and the experiences confirmed and changed most often.",
 )
 @option(
     "-n, --number",

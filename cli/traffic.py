@@ -36,7 +36,7 @@ from tfgrpo.wording import money
 
 @click.command()
 @click.argument("call", required=False)
-@option("--since", "From when on: 2h, 3d, 2026-11-20.", default="7d")
+@option("--since", "Only calls since then: 2h, 3d, 2026-11-20.", default="7d")
 @option("--version", "Only calls under this version, by name or digest.")
 @option("--library", "Only calls under this library of the proxy.")
 @option("--model", "Only calls of this model.")
@@ -49,7 +49,7 @@ from tfgrpo.wording import money
 @flag("--feedback", "Only calls with feedback.", name="with_feedback")
 @option("--below", "Only calls whose mean score is below this.", type=FINITE)
 @option("-n, --number", "Most.  [50; 5 experiences]", type=COUNT)
-@flag("--figures", "Show what the calls came to instead, in figures.")
+@flag("--figures", "Show figures of the calls instead of the list.")
 @option(
     "--by DIMENSION", "Figures by version, arm, day, user, key, model, provider, or a tag's name."
 )
@@ -139,7 +139,7 @@ def feedback(app: App, given: Given) -> None:
         words["score"] = _score(given.score)
     if given.scale is not None:
         if given.call is not None or words:
-            raise click.UsageError("--scale stands alone: it is no feedback on a call")
+            raise click.UsageError("--scale sets a scale: leave out CALL and feedback")
         _set_scale(app, given.scale)
         return
     if given.call is None:

@@ -177,7 +177,7 @@ def _tell(app: App, result: TrainResult) -> None:
     versions = printing.plural(done, "version")
     learned = f"learned {printing.plural(added, 'experience')} in {versions}"
     if result.nothing_learned is not None:
-        learned = f"the library is as it was, after {versions}"
+        learned = f"the library is unchanged, after {versions}"
     if store.head.branch == run.branch and store.head.version.number == final.number:
         path = app.write_library()
         printing.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
@@ -196,7 +196,7 @@ def _tell(app: App, result: TrainResult) -> None:
 @click.argument("what", metavar="FILE | REVISION")
 @option("--data", "Problems to prove it on; by default data in [train].")
 @option("--epochs", "Passes over the data, at most.  [12]", type=int)
-@option("--batch-size", "Problems between two looks.  [8]", type=int)
+@option("--batch-size", "Problems attempted between two checks of the verdicts.  [8]", type=int)
 @option("--group-size", "Attempts per problem and pass, an even number.  [2]", type=int)
 @options.BUDGET
 @flag("--new", "Start a new proof even if one like it exists.")

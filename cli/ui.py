@@ -19,8 +19,8 @@ PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicor
 @option("--port", "Port to listen on; 0 takes any that is free.", type=PORT, default=7433)
 @flag("--read-only", "Show everything, record nothing.")
 @many("--login NAME", "Let this person in, with an address of their own; repeatable.", "logins")
-@many("--reader NAME", "Let this person look, and record nothing; repeatable.", "readers")
-@many("--name HOST", "A host name by which browsers ask for this server; repeatable.", "names")
+@many("--reader NAME", "Let this person only view the pages; repeatable.", "readers")
+@many("--name HOST", "A host name under which browsers may reach this server; repeatable.", "names")
 @flag("--open", "Open the page in your browser.", name="open_")
 @option(
     "--export DIR",
@@ -28,7 +28,7 @@ PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicor
     name="export",
     type=path(file_okay=False),
 )
-@flag("--no-content", "Leave out what was asked and said in attempts and calls.")
+@flag("--no-content", "Leave out the texts of attempts and calls.")
 @many(
     "--notify URL",
     "Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "

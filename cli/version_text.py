@@ -75,7 +75,7 @@ def version_move_lines(store: Store, version: Version) -> list[str]:
     moves = moves_of(store, version)
     lines = move_lines(store.library(version), moves) if moves else []
     if left := left_in_place(version):
-        where = f"moved on both sides, and where ours has it: {', '.join(left)}"
+        where = f"moved on both sides, and kept where our side has it: {', '.join(left)}"
         lines += printing.wrapped(where, indent=2)
     return lines
 
@@ -109,7 +109,7 @@ def checked(format: str) -> str:
     unknown = [place[0] for place in places if len(place[1]) == 1 and place[1] not in ALONE]
     if unknown or ("%" not in plain and plain not in NAMED):
         wrong = unknown[0] if unknown else repr(format)
-        raise click.UsageError(f"--format: {wrong} is none; there are {PLACEHOLDERS}")
+        raise click.UsageError(f"--format does not know {wrong}; it knows {PLACEHOLDERS}")
     return plain
 
 

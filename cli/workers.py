@@ -23,7 +23,7 @@ SLOTS = option(
 )
 HEARTBEAT = option(
     "--heartbeat",
-    "Seconds between signs of life; after three without one, others take its groups.",
+    "Seconds between heartbeats; after three missed ones, others take its groups.",
     type=click.FloatRange(0.1, 600),
     default=5.0,
 )
@@ -47,7 +47,7 @@ def workers() -> None:
 @HEARTBEAT
 @option(
     "--grace",
-    "Seconds that groups have to end after SIGTERM, before they are handed back.",
+    "Seconds for groups to finish after SIGTERM before they are handed back.",
     type=click.FloatRange(0),
     default=30.0,
 )
@@ -115,7 +115,7 @@ def _end_by_signal() -> None:
 def list_(app: App, as_json: bool) -> None:
     """Show who works for the runs of a shared store: what each does, its rate and its failures.
 
-    A worker that is lost has died without a word; its groups go to others.
+    A lost worker has died without reporting it; its groups go to others.
 
     \b
     Examples:

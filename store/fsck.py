@@ -187,11 +187,11 @@ def _replay(
         if op == "ADD":
             if standing is not None:
                 yield Defect(
-                    f"event {row}", f"of {version.name}: adds {experience}, which is there"
+                    f"event {row}", f"of {version.name}: adds {experience}, which is already there"
                 )
         elif standing is None or standing[0] != replaces:
             yield Defect(
-                f"event {row}", f"of {version.name}: does not follow on what it says it does"
+                f"event {row}", f"of {version.name}: does not follow the event that it names"
             )
         if op == "DELETE":
             before.append((row, experience, standing))
@@ -224,7 +224,7 @@ def _redactions(store: Store, blank: set[int]) -> Iterator[Defect]:
     for event in sorted(blank - recorded):
         yield Defect(f"event {event}", "was blanked, and no redaction is on record")
     for event in sorted(recorded - blank):
-        yield Defect(f"event {event}", "was redacted on record, and says something still")
+        yield Defect(f"event {event}", "was redacted on record, and still has its content")
     if redact.unfinished(store):
         yield Defect(
             "redaction",

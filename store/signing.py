@@ -234,7 +234,7 @@ def require(store: Store, name: str, before: Version | None, after: Version) -> 
     for version, checked in checks:
         if checked.by is None:
             raise PushRefused(
-                f"{name.partition('/')[2]} is protected there, and takes what is signed alone: "
+                f"{name.partition('/')[2]} is protected there, and takes only signed versions: "
                 f"{version.digest.hex()[:12]} has {checked}",
                 hint="sign = true in [commit] of tfgrpo.toml signs versions, `tfgrpo tag -s` a "
                 f"tag; {FILE} beside the store there says whose keys count",

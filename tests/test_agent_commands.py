@@ -649,7 +649,7 @@ def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
     }
     assert (found["half"].reward, found["half"].details) == (0.5, {"words": "half of it"})
     assert (found["none"].outcome, found["large"].outcome) == ("unverifiable", "unverifiable")
-    with pytest.raises(ValueError, match="needs --agent, which tells it"):
+    with pytest.raises(ValueError, match="needs --agent, which reports it"):
         AgentSettings(reward="agent")
 
 
@@ -660,35 +660,39 @@ def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
         ("0.5\n", 0.5, "the reward is 0.5"),
         (".75 - nearly", 0.75, "nearly"),
         ("1e-1 words", 0.1, "words"),
-        ("", None, "printed nothing, no number first"),
+        ("", None, "printed nothing, which does not begin"),
         ("good", None, "printed 'good'"),
         ("2", None, "2 is not from 0 to 1"),
         ("-0.1", None, "is not from 0 to 1"),
         ("0.5, two of four fail", 0.5, "two of four fail"),
         ("0.5; two of four fail", 0.5, "two of four fail"),
         ("50%", None, "printed '50%'"),
-        ("1/4 tests pass", None, "printed '1/4 tests pass', no number first that stands alone"),
-        ("1 / 4", None, "no number first that stands alone"),
-        ("1/2", None, "no number first that stands alone"),
-        ("1:3", None, "no number first that stands alone"),
-        ("1 of 4", None, "no number first that stands alone"),
-        ("1 out of 4", None, "no number first that stands alone"),
-        ("1 of four tests", None, "no number first that stands alone"),
-        ("1 out of the 4", None, "no number first that stands alone"),
-        ("1 von 4 Tests", None, "no number first that stands alone"),
-        ("1 sur 4", None, "no number first that stands alone"),
-        ("1 из 4", None, "no number first that stands alone"),
-        ("1 von den 4", None, "no number first that stands alone"),
-        ("1 \u00f7 4", None, "no number first that stands alone"),
-        ("1 \u2215 4", None, "no number first that stands alone"),
-        ("1 %", None, "no number first that stands alone"),
+        (
+            "1/4 tests pass",
+            None,
+            "printed '1/4 tests pass', which does not begin with a number that stands alone",
+        ),
+        ("1 / 4", None, "does not begin with a number that stands alone"),
+        ("1/2", None, "does not begin with a number that stands alone"),
+        ("1:3", None, "does not begin with a number that stands alone"),
+        ("1 of 4", None, "does not begin with a number that stands alone"),
+        ("1 out of 4", None, "does not begin with a number that stands alone"),
+        ("1 of four tests", None, "does not begin with a number that stands alone"),
+        ("1 out of the 4", None, "does not begin with a number that stands alone"),
+        ("1 von 4 Tests", None, "does not begin with a number that stands alone"),
+        ("1 sur 4", None, "does not begin with a number that stands alone"),
+        ("1 из 4", None, "does not begin with a number that stands alone"),
+        ("1 von den 4", None, "does not begin with a number that stands alone"),
+        ("1 \u00f7 4", None, "does not begin with a number that stands alone"),
+        ("1 \u2215 4", None, "does not begin with a number that stands alone"),
+        ("1 %", None, "does not begin with a number that stands alone"),
         ("1, all of 4", 1.0, "all of 4"),
         ("0.25 as 1 of 4", 0.25, "as 1 of 4"),
         ("1\n4 tests", 1.0, "4 tests"),
-        ("0,75", None, "no number first that stands alone"),
-        ("0,9\n", None, "no number first that stands alone"),
-        ("1;0", None, "no number first that stands alone"),
-        ("1-3", None, "no number first that stands alone"),
+        ("0,75", None, "does not begin with a number that stands alone"),
+        ("0,9\n", None, "does not begin with a number that stands alone"),
+        ("1;0", None, "does not begin with a number that stands alone"),
+        ("1-3", None, "does not begin with a number that stands alone"),
         ("1st place", None, "printed '1st place'"),
         ("nan", None, "printed 'nan'"),
     ],
@@ -733,7 +737,9 @@ def test_a_workspace_that_is_none_is_refused_before_the_first_attempt(tmp_path: 
     assert "is no file" in refused("pipes")
     with pytest.raises(SettingsError, match="no command no-such for the reward"):
         by_agent(DOMAIN, AgentSettings(run=agent, reward="no-such"), tmp_path, {}, 4)
-    with pytest.raises(ValueError, match="an answer file is a command's, in a workspace"):
+    with pytest.raises(
+        ValueError, match="an answer file needs an agent that is a command, and a workspace"
+    ):
         AgentSettings(run=agent, answer_file="answer.txt")
 
 
@@ -786,14 +792,14 @@ def test_a_folder_of_somebody_elses_runs_no_command_before_trust(cli: Cli, tmp_p
 @pytest.mark.parametrize(
     ("reward", "why"),
     [
-        ("echo good", "printed 'good', no number first"),
-        ("echo score: 1", "printed 'score: 1', no number first"),
-        ("true", "printed nothing, no number first"),
+        ("echo good", "printed 'good', which does not begin"),
+        ("echo score: 1", "printed 'score: 1', which does not begin"),
+        ("true", "printed nothing, which does not begin"),
         ("echo 7", "the reward 7 is not from 0 to 1"),
         ("echo -1", "the reward -1 is not from 0 to 1"),
-        ("echo 80%", "printed '80%', no number first"),
-        ("echo nan", "printed 'nan', no number first"),
-        ("echo {}", "printed '{}', no number first"),
+        ("echo 80%", "printed '80%', which does not begin"),
+        ("echo nan", "printed 'nan', which does not begin"),
+        ("echo {}", "printed '{}', which does not begin"),
     ],
 )
 @pytest.mark.parametrize("verb", ["train", "eval", "by the model"])
@@ -808,7 +814,7 @@ def test_a_reward_that_prints_no_number_is_an_error_before_a_paid_call(
         cli("init")
         command = "eval" if verb == "eval" else "train"
         done = cli(command, "problems.jsonl", *where, *agent, ok=False)
-        one_line_error(done, why, "prints a number from 0 to 1 first", code=2)
+        one_line_error(done, why, "prints a number from 0 to 1", code=2)
         assert not server.requests
 
 

@@ -724,7 +724,7 @@ def test_a_client_that_blocks_the_loop_of_its_run_hears_why(
     with (
         WireEndpoint(looks_up) as server,
         rigged(tmp_path, server, verifier) as rig,
-        pytest.raises(CallFailed, match="an `async` function needs an asynchronous client"),
+        pytest.raises(CallFailed, match="use an asynchronous client in an `async` function"),
     ):
         rig.attempt(agent)
     assert not server.requests

@@ -188,8 +188,8 @@ def generates(problem: Problem, context: AgentContext) -> Any:
         (takes_one, "does not take a problem and a context"),
         (generates, "is a generator"),
         ("'unclosed", "is no command"),
-        ("", "run is given, and empty"),
-        ("  ", "run is given, and empty"),
+        ("", "run is empty"),
+        ("  ", "run is empty"),
         ("json.py:loads", "cannot load the agent json.py:loads"),
     ],
 )
@@ -206,11 +206,11 @@ def test_an_agent_that_is_none_is_refused_before_a_call(
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"workspace": ""}, "workspace is given, and empty"),
-        ({"workspace": ".", "answer_file": ""}, "answer_file is given, and empty"),
-        ({"workspace": ".", "answer_file": "/etc/passwd"}, "is no file in the workspace"),
-        ({"workspace": ".", "answer_file": "a/../../b"}, "is no file in the workspace"),
-        ({"workspace": ".", "answer_file": "."}, "is no file in the workspace"),
+        ({"workspace": ""}, "workspace is empty"),
+        ({"workspace": ".", "answer_file": ""}, "answer_file is empty"),
+        ({"workspace": ".", "answer_file": "/etc/passwd"}, "is not a path within the workspace"),
+        ({"workspace": ".", "answer_file": "a/../../b"}, "is not a path within the workspace"),
+        ({"workspace": ".", "answer_file": "."}, "is not a path within the workspace"),
         ({"reward": "no-such"}, "there is no command no-such for the reward"),
     ],
 )

@@ -269,7 +269,7 @@ def test_an_estimate_says_that_it_cannot_count_what_ones_own_verifier_asks(
             return bool(json.load(answer)["choices"])
 
     estimate = tfgrpo.estimate_sync("problems.jsonl", **where(endpoint, verify=asks))
-    assert any("your own verifier asks of a model" in one for one in estimate.unseen)
+    assert any("your own verifier makes to a model" in one for one in estimate.unseen)
     (folder / "counting.py").write_text(
         "from tfgrpo.domains.base import Domain, Verdict\n"
         "def verify(problem, response):\n    return Verdict(1.0, None, 'so')\n"
@@ -278,7 +278,7 @@ def test_an_estimate_says_that_it_cannot_count_what_ones_own_verifier_asks(
     cli("init")
     for own in (("--domain", "counting:DOMAIN"), ("--reward", "echo 1")):
         said = cli("train", "problems.jsonl", *own, *model, "--estimate").stdout
-        assert "your own verifier asks of a model" in " ".join(said.split())
+        assert "your own verifier makes to a model" in " ".join(said.split())
         said = cli("eval", "problems.jsonl", *own, *model, "--estimate", "--json").stdout
         assert json.loads(said)["unseen"]
     for ours in ("math", "exact"):

@@ -302,7 +302,7 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_is_done(
     for folder, reason in (("none", "No such file or directory"), ("file", "Not a directory")):
         done = cli(*words, "-o", f"{folder}/x.json", ok=False)
         assert done.stderr.splitlines()[0] == f"error: {folder}: {reason}"
-        assert "hint: check the path: no folder is made" in done.stderr
+        assert "hint: check the path: folders are not created" in done.stderr
     done = cli(*words, "-o", ".", ok=False)
     assert done.stderr.startswith("error: .: Is a directory")
     assert (cli("branch").stdout, cli("status").stdout) == before

@@ -739,7 +739,7 @@ def test_scores_that_no_sum_takes_are_refused_or_named(store: Store, tmp_path: P
     file = write(tmp_path / "odd.jsonl", item, _batch(asking, odd), {"messages": 3, "score": "x"})
     found = collect(file)
     assert [one["why"] for one in found["unread"]][::2] == [
-        "a score of it is no number, or far too large"
+        "one of its scores is not a number, or is far too large"
     ] * 2
     assert found["problems"] == []
 

@@ -228,8 +228,10 @@ def test_an_endpoint_that_leaves_them_out_is_asked_once(tmp_path: Path, verifier
     assert [one.reward for one in found] == [1.0] * 4
     assert sum("logprobs" in request for request in requests) == 1
     assert len(requests) == 5
-    assert {one.details[EXACT] for one in found} == {"no: the endpoint tells no log-probabilities"}
-    assert notes == ["scripted tells no log-probabilities: they are not asked for again"]
+    assert {one.details[EXACT] for one in found} == {
+        "no: the endpoint returns no log-probabilities"
+    }
+    assert notes == ["scripted returns no log-probabilities: they are not asked for again"]
 
 
 def test_an_endpoint_that_refuses_them_is_asked_once(tmp_path: Path, verifier: Verifier) -> None:

@@ -97,8 +97,8 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
     page = page_alone(tmp_path / ".tfgrpo/store.db", "/version/main")
     for words in (
         "pairs seen often enough to tell: 4 of 4",
-        "redundant, either helps as much as both: ",
-        f"left out for what it does beside the other side: {ALSO}",
+        "redundant: either alone helps as much as both: ",
+        f"left out because it harms beside the other side: {ALSO}",
     ):
         assert words in show
         assert words in page

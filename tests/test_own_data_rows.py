@@ -119,9 +119,9 @@ def test_a_conversation_that_ends_with_an_answer_has_one(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("rows", "own", "words"),
     [
-        ([{"text": "What {n}?"}], {"kind": "choice"}, "no field is the answer"),
-        ([{"text": "What {n}?"}], {"kind": "json"}, "no field is the answer"),
-        ([{"text": "What {n}?"}], {"kind": "math"}, "no field is the answer"),
+        ([{"text": "What {n}?"}], {"kind": "choice"}, "no field was found for the answer"),
+        ([{"text": "What {n}?"}], {"kind": "json"}, "no field was found for the answer"),
+        ([{"text": "What {n}?"}], {"kind": "math"}, "no field was found for the answer"),
         ([{"text": "What {n}?", "label": "yes"}], {"kind": "json"}, "no JSON objects"),
         (
             [{"text": "What {n}?", "vendor": "a", "total": "1", "due": "x"}],

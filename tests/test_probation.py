@@ -119,7 +119,7 @@ def test_what_helps_enters_with_its_effect_and_nothing_else_does(make: Callable[
         assert credit.credit is not None
         assert credit.credit.effect > 0
         assert credit.was_chosen
-        assert "some of which it was chosen by" in " ".join(
+        assert "chosen by some of these attempts" in " ".join(
             " ".join(_credit_lines([credit])).split()
         )
         rows = [r for r in store.runs.rollouts(store.runs.get("run")) if r.sample < CONFIRMING]

@@ -274,7 +274,7 @@ def test_whatever_is_changed_is_refused(store: Store, keys: Keys, tmp_path: Path
         root, peer = team.version(0).digest, StorePeer(team)
         for name, case in cases.items():
             for force in (False, True):
-                with pytest.raises(PushRefused, match="takes what is signed alone"):
+                with pytest.raises(PushRefused, match="takes only signed versions"):
                     peer.push([NameMove("heads/main", root, case.digest)], [case], force=force)
                 assert team.tip("main").number == 0, name
         honest = [NameMove("heads/main", root, packed.digest)]
@@ -473,8 +473,8 @@ def test_the_commands_sign_and_verify(cli: Cli, keys: Keys, tmp_path: Path) -> N
     ("settings", "why"),
     [
         ("[commit\nsign = true\n", "must be TOML"),
-        ("[commit]\nsing = true\n", "[commit] has sign and key"),
-        ("commit = true\n", "[commit] has sign and key"),
+        ("[commit]\nsing = true\n", "[commit] takes only sign and key"),
+        ("commit = true\n", "[commit] takes only sign and key"),
         ("author = 1\n", "author in tfgrpo.toml is a name"),
     ],
 )

@@ -539,4 +539,4 @@ def test_the_storage_of_a_large_store_is_checked_beside_the_rest(
         found = [(problem.where, problem.what) for problem in fsck(store).problems]
     assert ("schema", "events_experience is missing") in found
     assert ("schema", "lanes_no_update is missing") in found
-    assert ("lane 0", "is not what any version needs") in found
+    assert ("lane 0", "belongs to no version") in found

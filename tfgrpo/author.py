@@ -93,7 +93,7 @@ def _settings(root: str) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     commit = settings.get(COMMIT, {})
     if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:
-        raise SettingsError(f"{path}: [commit] has sign and key, and no more", hint="sign = true")
+        raise SettingsError(f"{path}: [commit] takes only sign and key", hint="sign = true")
     return settings
 
 

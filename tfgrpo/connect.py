@@ -77,8 +77,8 @@ class Endpoints:
 
 
 OLLAMA = (
-    "Ollama cuts prompts that are longer than its context, 4,096 tokens by default, without a "
-    "word: start it with OLLAMA_CONTEXT_LENGTH=32768 (`tfgrpo model check` tries it)"
+    "Ollama cuts prompts that are longer than its context, 4,096 tokens by default, without an "
+    "error: start it with OLLAMA_CONTEXT_LENGTH=32768 (`tfgrpo model check` tries it)"
 )
 CHECKED = CallLimits(concurrency=1, timeout=300.0)
 """The limits under which an endpoint is tried."""
@@ -186,7 +186,7 @@ def named_models(
             models["model"] = model
             notes.append(f"{listed[0].base_url} serves one model, which is taken: {model}")
         if str(model).startswith(LOCAL):
-            notes.append(f"{model} is a local model: [[endpoints]] are not asked for it")
+            notes.append(f"{model} is a local model: [[endpoints]] are not used")
         else:
             models["endpoints"] = True
     elif base_url is not None and first("endpoints")[1]:
@@ -210,8 +210,8 @@ def named_models(
         addresses = {name: address for name in wanted if first(name)[1] is None}
         if addresses and not are_settings(base_url=address):
             raise SettingsError(
-                f"the address in {OPENAI_ADDRESS} cannot be asked",
-                hint="it begins with http:// or https://, and has no password and no query",
+                f"the address in {OPENAI_ADDRESS} cannot be used",
+                hint="it must begin with http:// or https:// and have no password and no query",
             )
         notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
         models |= addresses
@@ -223,7 +223,7 @@ def named_models(
     if not is_local and provider is not None and provider.id == "ollama":
         notes.append(OLLAMA)
     if model is not None and is_local and base_url is not None and at == model_at:
-        notes.append(f"{model} is a local model: {base_url} is not asked for it")
+        notes.append(f"{model} is a local model: {base_url} is not used")
     return models, tuple(notes)
 
 

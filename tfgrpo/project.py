@@ -252,8 +252,8 @@ class Project:
         for name in ("run", "workspace", "answer_file"):
             if name in agent and not str(agent[name]).strip():
                 raise SettingsError(
-                    f"agent: {name} is given, and empty",
-                    hint="a variable of the shell may not be set; leave out what there is none of",
+                    f"agent: {name} is empty",
+                    hint="is a variable of the shell not set? leave out what is not needed",
                 )
         for name in ("run", "reward"):
             if isinstance(agent.get(name), str):

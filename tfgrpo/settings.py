@@ -84,7 +84,7 @@ class Settings(BaseModel):
     patience: float = Field(default=PATIENCE, ge=0, allow_inf_nan=False)
     """Stop after this long without any answer, such as 90s or 2h."""
     verify_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Seconds after which judging an answer is given up."""
+    """Time limit for judging one answer, in seconds."""
     seed: int = 0
     """Random seed for batches and samples."""
     mode: Mode = "prompt"
@@ -102,7 +102,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _one_agent(self) -> Self:
         if self.agent.run and self.mode == "agent":
-            raise ValueError("--agent has the attempts made by yours, --mode agent by ours: one")
+            raise ValueError("--agent uses your own agent, --mode agent ours: give only one")
         return self
 
     @field_validator("patience", mode="before")
@@ -142,9 +142,9 @@ class TrainSettings(Settings):
     heldout_problems: int | None = Field(default=None, ge=1)
     """Use only the first N held-out problems, and of the gate's."""
     library_tokens: int | None = Field(default=None, ge=16)
-    """Maximum tokens of the library: what has no room waits."""
+    """Maximum tokens of the library; an experience without room waits."""
     gate: str | None = None
-    """Data on which each step's library must be better, to be kept."""
+    """Data on which a step's library must be better to be kept."""
     gate_digest: str = ""
     gate_rule: GateRule = "one-se"
     """What a candidate must show: a gain of more than one standard error, any gain, a significant
@@ -162,7 +162,7 @@ class TrainSettings(Settings):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.group_size == 1 and self.policy != PAPER:
-            raise ValueError("what helps is measured within groups: --group-size of 2 or more")
+            raise ValueError("effects are measured within groups: give --group-size 2 or more")
         return self
 
 
@@ -237,7 +237,7 @@ def _misplaced(name: str, value: object) -> tuple[str, str]:
     if name == SETTING:
         return "author is a name", 'write author = "ann"'
     if name == COMMIT:
-        return "[commit] has sign and key alone", "such as sign = true"
+        return "[commit] takes only sign and key", "such as sign = true"
     if name in TABLES:
         return f"{name} is a table", f"write [{name}], and its settings below it"
     listed = ", ".join(f"[{table}]" for table in TABLES)

@@ -385,8 +385,8 @@ def checked_scale(label: str, scale: Scale) -> Scale:
     """A scale that scores can have. Raises FeedbackRefused."""
     if not (is_score(scale.low) and is_score(scale.high) and scale.low < scale.high):
         raise FeedbackRefused(
-            f"{label or 'score'} has no scale from {scale}",
-            hint=f"its ends are numbers of at most {MOST_SCORE:,.0f}, the lower one first",
+            f"{label or 'score'} cannot have the scale {scale}",
+            hint=f"give two numbers of at most {MOST_SCORE:,.0f}, the lower one first",
         )
     return scale
 

@@ -397,7 +397,9 @@ def join(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
         if apart & redacted:
             hint = OF_REDACTED
         if apart <= redacted:
-            why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
+            why = (
+                f"cannot be brought over: {'its text was' if one else 'their texts were'} redacted"
+            )
         raise MergeConflict(
             f"{'1 experience' if one else f'{len(merger.conflicts)} experiences'} {why}",
             merger.conflicts,

@@ -205,7 +205,8 @@ def take_back(store: Store, number: int) -> list[RefMove]:
         if moved := sorted(later & {move.name for move in batch or whole}):
             name = moved[0].removeprefix(BRANCH)
             raise InvalidOperation(
-                f"{name} has moved since", hint="its history has what came after, and takes it back"
+                f"{name} has moved since",
+                hint="first take back what came after; its history lists it",
             )
         if any("redacts" in _committed(store, move) for move in batch):
             raise InvalidOperation("a redaction cannot be taken back")
@@ -253,7 +254,7 @@ def _check_head(store: Store, batch: list[RefMove]) -> None:
     if not stands:
         branch = symbol.removeprefix(BRANCH)
         raise InvalidOperation(
-            f"HEAD would be on {branch}, which would not be there",
+            f"HEAD would be on {branch}, which would no longer exist",
             hint="switch to another branch first",
         )
 

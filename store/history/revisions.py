@@ -205,7 +205,7 @@ def _step(store: Store, base: str) -> Version:
         return _base(store, tags[0])
     if tags:
         raise AmbiguousRevision(
-            f"{base!r} is ambiguous: HEAD's history comes from no run",
+            f"{base!r} is ambiguous: no run made HEAD's history",
             hint="it may be " + ", ".join(tags[-8:]),
         )
     raise UnknownRevision(f"there is no {base}", hint="no run has made one yet: `tfgrpo runs`")

@@ -50,7 +50,7 @@ def _places(port: SqlPort) -> Iterator[Defect]:
         """
     )
     for (number,) in wrong:
-        yield Defect(f"v{number}", "does not follow on its parent where it lies")
+        yield Defect(f"v{number}", "does not directly follow its parent's events")
     lost = port.rows(
         f"""
         select lane from @.lanes where lane > 0 and not exists (
@@ -60,7 +60,7 @@ def _places(port: SqlPort) -> Iterator[Defect]:
         """
     )
     for (lane,) in lost:
-        yield Defect(f"lane {lane}", "is not what any version needs")
+        yield Defect(f"lane {lane}", "belongs to no version")
 
 
 def _births(port: SqlPort) -> Iterator[Defect]:
@@ -77,7 +77,7 @@ def _births(port: SqlPort) -> Iterator[Defect]:
         """
     )
     for (row,) in wrong:
-        yield Defect(f"event {row}", "does not have the place of what it follows on")
+        yield Defect(f"event {row}", "does not fit the event that it replaces")
     fresh = port.rows(
         """
         select e.row, d.row from @.events e join @.events d
@@ -87,7 +87,9 @@ def _births(port: SqlPort) -> Iterator[Defect]:
     )
     for row, deleted in fresh:
         if contains_row(cast("Port", port), deleted, row):
-            yield Defect(f"event {row}", "takes back a deletion and does not say so")
+            yield Defect(
+                f"event {row}", "brings a deleted experience back without naming its DELETE"
+            )
 
 
 def _names(port: SqlPort) -> Iterator[Defect]:

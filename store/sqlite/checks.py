@@ -103,8 +103,8 @@ def refuse_foreign(
         return
     for one in foreign(connection, there, expected() if expected else schema(None)):
         raise StoreError(
-            f"{path} is not as we make it: its {one} is none of ours, and may compute for ever",
-            hint="`tfgrpo fsck --repair` takes out of a store what is no table",
+            f"{path} is not as tfgrpo makes it: its {one} is foreign, and may compute for ever",
+            hint="`tfgrpo fsck --repair` removes everything foreign that is not a table",
         )
 
 

@@ -30,9 +30,9 @@ from tfgrpo.store.records import Json
 from tfgrpo.tools.session_bounds import remove_scratch
 
 AROUND = (
-    "was not asked in an attempt that has an answer: the agent goes around its gateway, so it is "
-    "shown no library and its cost is not counted. OPENAI_BASE_URL and ANTHROPIC_BASE_URL lead "
-    "there; context.record(...) and a `usage` tell of calls made elsewhere"
+    "received no call in an attempt that has an answer: the agent bypasses its gateway, so it is "
+    "shown no library and its cost is not counted. Send its calls to OPENAI_BASE_URL or "
+    "ANTHROPIC_BASE_URL, and report calls made elsewhere by context.record(...) or `usage`"
 )
 
 

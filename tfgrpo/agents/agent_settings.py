@@ -26,7 +26,7 @@ class AgentSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     run: str = ""
-    """Have attempts made by a command, or a Python function as module:function."""
+    """Make attempts with a command, or with a Python function: module:function."""
     workspace: str | None = None
     """With --agent: make each attempt in a copy of this folder."""
     reward: str | None = None
@@ -48,15 +48,17 @@ class AgentSettings(BaseModel):
                 raise ValueError(f"the {name} is an empty command")
         if self.answer_file is not None and (self.command is None or self.workspace is None):
             raise ValueError(
-                "an answer file is a command's, in a workspace, where each attempt has its own: "
+                "an answer file needs an agent that is a command, and a workspace: "
                 "--agent COMMAND --workspace FOLDER"
             )
         if self.answer_file is not None:
             path = PurePath(self.answer_file)
             if path.is_absolute() or ".." in path.parts or not path.name:
-                raise ValueError(f"the answer file {self.answer_file} is no file in the workspace")
+                raise ValueError(
+                    f"the answer file {self.answer_file} is not a path within the workspace"
+                )
         if self.reward == OWN_REWARD and not self.run:
-            raise ValueError("the reward `agent` needs --agent, which tells it")
+            raise ValueError("the reward `agent` needs --agent, which reports it")
         if self.workspace is not None and not self.run:
             raise ValueError("a workspace needs --agent")
         return self

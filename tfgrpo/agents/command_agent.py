@@ -293,8 +293,8 @@ def _no_reward(problem: Problem, verdict: Verdict) -> SettingsError:
     why = verdict.reason.removeprefix("unverifiable: ")
     return SettingsError(
         f"the reward command gives no reward for {problem.id}: {why}",
-        hint="it gets JSON on standard input, prints a number from 0 to 1 first, then words if it "
-        "likes, and ends with 0",
+        hint="it reads JSON on standard input, prints a number from 0 to 1, then words if any, and "
+        "exits with 0",
     )
 
 
@@ -303,7 +303,7 @@ def read_reward(output: str, response: str) -> Verdict:
     match = NUMBER.match(output)
     if match is None or (match[1].isdigit() and OF_SO_MANY.match(output, match.end())):
         printed = repr(output.strip()[:80]) if output.strip() else "nothing"
-        why = f"the reward printed {printed}, no number first that stands alone"
+        why = f"the reward printed {printed}, which does not begin with a number that stands alone"
         return Verdict(None, None, f"unverifiable: {why}")
     return judged_as(float(match[1]), output[match.end() :].strip(" \t\r\n:;,-–—"), response)
 
@@ -311,7 +311,7 @@ def read_reward(output: str, response: str) -> Verdict:
 def judged_as(reward: float | None, words: str, response: str) -> Verdict:
     """Returns a reward with its words as a verdict; one that is not from 0 to 1 is none."""
     if reward is None:
-        return Verdict(None, None, "unverifiable: the agent told no reward")
+        return Verdict(None, None, "unverifiable: the agent reported no reward")
     if not 0.0 <= reward <= 1.0:
         return Verdict(None, None, f"unverifiable: the reward {reward:g} is not from 0 to 1")
     answer = response.strip() if len(response) <= SHORT else None

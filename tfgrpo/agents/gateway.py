@@ -279,8 +279,8 @@ class Gateway:
                 await _on(self._run_loop, asyncio.sleep(0))
         except TimeoutError:
             why = (
-                f"the run's event loop has been held up for {HELD_UP:g} s: an `async` function "
-                "needs an asynchronous client, or be a plain function"
+                f"the run's event loop was blocked for {HELD_UP:g} s: use an asynchronous client "
+                "in an `async` function, or make it a plain function"
             )
             return _refused(500, why, final=True)
         await asyncio.gather(*(one.look() for one in self._clients if one is not client))

@@ -92,7 +92,7 @@ def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
     unclear = [text for text in unclear if "," in text and read(text) == text]
     if column.read is not str or not unclear:
         return column
-    note = f"careful: {name!r} stays texts: the comma of {unclear[0]!r} may be a decimal point"
+    note = f"careful: {name!r} is kept as text: the comma of {unclear[0]!r} may be a decimal point"
     return Column(str, (note,))
 
 

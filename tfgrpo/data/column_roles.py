@@ -105,7 +105,7 @@ def guess_columns(
         elif rest := [name for name in left if not _is_id(rows, name, len(left) == 1)]:
             answers = tuple(rest)
             quoted = ", ".join(map(repr, rest))
-            why.append(f"{quoted}: taken for the answer, as no field is called so")
+            why.append(f"{quoted}: taken as the answer, since no field has a usual name for it")
     if kind is None:
         kind, reason = guess_kind(rows, tuple(answers))
         why.append(reason)
@@ -129,19 +129,19 @@ def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> N
         return
     if not answers:
         raise DatasetError(
-            f"no field is the answer, and {kind} compares with one",
+            f"no field was found for the answer, and {kind} compares with one",
             hint="--answer names it; --kind rubric needs none",
         )
     if kind != "json" and len(answers) > 1:
         raise DatasetError(
-            f"{kind} compares with one field, and {len(answers)} are the answer: "
+            f"{kind} compares with one answer field, and there are {len(answers)}: "
             + ", ".join(answers),
             hint="--answer names one; --kind json takes several",
         )
     values = [row.get(answers[0]) for row in rows if is_filled(row.get(answers[0]))]
     if kind == "json" and len(answers) == 1 and not all(map(_is_object, values)):
         raise DatasetError(
-            f"the answers in {answers[0]!r} are no JSON objects, which json compares",
+            f"the answers in {answers[0]!r} are not JSON objects, as json needs",
             hint="name another --kind, or several fields as the --answer",
         )
 

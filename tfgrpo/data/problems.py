@@ -467,8 +467,8 @@ def describe_indices(
         lines.append(describe_doubt(name))
     if indices is not None and before is not None and before.first != indices.first:
         lines.append(
-            f"{name}: its answers count options from {indices.first}, those of {data} from "
-            f"{before.first}: if they are written alike, write letters in both"
+            f"{name}: its answers are read as option numbers from {indices.first}, those of {data} "
+            f"from {before.first}; if both files count alike, write letters in both"
         )
     return lines
 
@@ -476,8 +476,8 @@ def describe_indices(
 def describe_doubt(name: str) -> str:
     """The warning that a dataset does not tell from where its answers count options."""
     return (
-        f"{name}: the answers are numbers, read as 0 for the first option; none is 0 or the number "
-        "of the options, which would tell whether they count from 1: letters or texts are sure"
+        f"{name}: the answers are read as option numbers from 0, but none is 0 or the number of "
+        "options, so they may count from 1: write letters or the options' texts to be sure"
     )
 
 

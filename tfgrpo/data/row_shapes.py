@@ -283,7 +283,7 @@ def _label(key: Any, options: Options, where: str, base: int) -> str:
     if not named or options.texts[labels.index(named[0])] is None:
         raise DatasetError(
             f"{where}: the answer {text[:40]!r} is none of the {len(there)} options",
-            hint="it is a label, an option's text, or its index from 0; --field problem=NAME asks "
+            hint="give an option's label, text or index from 0; --field problem=NAME asks "
             "one field as it is",
         )
     return named[0]

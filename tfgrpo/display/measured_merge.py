@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 KINDS = {
-    "redundant": "redundant, either helps as much as both",
-    "conflict": "in conflict, each helps alone and harms beside the other",
+    "redundant": "redundant: either alone helps as much as both",
+    "conflict": "in conflict: each helps alone, and harms beside the other",
 }
 WHY = {
     "harms": "harms by itself, and is left out",
-    "conflict": "left out for what it does beside the other side",
+    "conflict": "left out because it harms beside the other side",
 }
 STAYS = "harms by itself, and stays"
 

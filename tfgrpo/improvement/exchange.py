@@ -122,7 +122,7 @@ def read_json(text: str) -> Any:
 def mean_score(scores: Sequence[float]) -> float | None:
     """The mean of scores, None of none. Raises Unusable for what is no score."""
     if not all(is_score(score) for score in scores):
-        raise Unusable("a score of it is no number, or far too large")
+        raise Unusable("one of its scores is not a number, or is far too large")
     return fmean(scores) if scores else None
 
 

@@ -291,8 +291,8 @@ class Improving:
             if one.branch not in store.branches() and store.runs.find(one.name) is not None:
                 raise SettingsError(
                     f"{one.name} was cut off, and its branch {one.branch} is gone",
-                    hint="`tfgrpo improve --new` gives it up, and what it did not learn from is "
-                    "new; `tfgrpo undo` brings a branch back that was just deleted",
+                    hint="`tfgrpo improve --new` gives it up, and the problems that it did not "
+                    "learn from are new again; `tfgrpo undo` restores a branch just deleted",
                 )
             return await self._work(one)
         rows = self.new_rows()
@@ -315,9 +315,8 @@ class Improving:
             self._end(one, "over budget")
             raise BudgetReached(
                 str(error),
-                hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no "
-                "finished step are new again; `tfgrpo improve --estimate` says what the next one "
-                "takes",
+                hint=f"{one.name} is over; of its {plural(count, 'problem')}, those in no finished "
+                "step are new again; `tfgrpo improve --estimate` says what the next one takes",
             ) from None
         if effect is not None and effect.verdict == "worse":
             self._end(one, "worse", effect)

@@ -79,7 +79,7 @@ async def judge_calls(
     with process_lock.held(lock_of(store, request.author)) as free:
         if not free:
             raise SettingsError(
-                f"another process has {request.domain} judge calls of this store",
+                f"another process is judging calls of this store by {request.domain}",
                 hint="`tfgrpo collect` takes its scores when it is done",
             )
         return await _judge_calls(store, project, request, on_progress)
@@ -93,7 +93,7 @@ async def _judge_calls(
     domain = project.domain(request.domain)
     if domain.ground_truth:
         raise SettingsError(
-            f"{request.domain} compares with a right answer, which calls have none of",
+            f"{request.domain} compares with a right answer, and calls have none",
             hint="a rubric judges without: --judge rubric:style.toml",
         )
     settings, notes = eval_settings(store, project, [store.head.version], given)

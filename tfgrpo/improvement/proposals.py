@@ -369,7 +369,8 @@ def check_trial(store: Store, proposal: Proposal) -> None:
     running = None if store.is_forced else at_work(store, proposal.target)
     if running is not None:
         raise OnTrial(
-            f"experiment {running.name} is running on {proposal.target}, which would move under it",
+            f"experiment {running.name} is running on {proposal.target}, and this would move the "
+            "branch",
             hint=f"`tfgrpo experiment stop {running.name}`, or promote it; --force does it now",
         )
 
@@ -551,7 +552,7 @@ def _operations(
     ]
     if not operations:
         raise InvalidOperation(
-            f"{proposal.target} has all of proposal {proposal.id} by now",
+            f"{proposal.target} already has all of proposal {proposal.id}",
             hint="`tfgrpo proposal reject` puts it away",
         )
     return operations

@@ -149,10 +149,10 @@ class Regression(Viewed):
         notes = []
         if self.change is not None:
             words = {"worse": "it helps less", "better": "it helps more"}
-            verdict = words.get(self.change.verdict, "not shown to help more or less")
+            verdict = words.get(self.change.verdict, "no difference is shown")
             notes.append(f"change of what it adds: {self.change.words}: {verdict}")
         else:
-            notes.append("nothing is on record to compare with: ask again later")
+            notes.append("there is no earlier look on record to compare with: run it again later")
         for one in self.lost:
             notes.append(f"[{one.label}] {one.standing}: {one.words}: {one.text}")
         if not self.lost:

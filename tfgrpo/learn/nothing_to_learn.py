@@ -119,9 +119,9 @@ def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store)
     if not are_answers_alone(groups, store):
         return None
     return (
-        f"attempts say an answer and nothing else, and their mean reward is {fmean(rewards):.2f}: "
-        "comparisons see no work, and a model that may write some is often right without "
-        "experiences; ask for it with --agent-objective "
+        f"attempts give an answer and no working, and their mean reward is {fmean(rewards):.2f}: "
+        "comparisons have no working to read, and a model that may write it is often right "
+        "without experiences; ask for it with --agent-objective "
         "('Write the calculation, then the result …')"
     )
 

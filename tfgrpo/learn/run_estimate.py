@@ -57,7 +57,7 @@ LATEST = 200
 
 
 OWN_VERIFIER = (
-    "what your own verifier asks of a model by itself: it is in no estimate, no cost and no budget"
+    "calls that your own verifier makes to a model: no estimate, cost or budget includes them"
 )
 
 

@@ -147,8 +147,8 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     require_search(domain, settings)
     if domain.group is not None and settings.policy != PAPER:
         raise SettingsError(
-            "a group strategy of your own needs groups that nothing is measured in: what stops by "
-            "its rewards measures wrongly",
+            "a group strategy of your own cannot be used where effects are measured: groups that "
+            "stop by their rewards would bias them",
             hint="--policy paper",
         )
     domain = project.by_agent(domain, settings)

@@ -369,7 +369,8 @@ class AmountOnDisk:
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"cannot read {self._path}: {error}",
-                hint="it has what calls that were cut off may have cost; remove it to forget that",
+                hint="it has what calls that were cut off may have cost; delete it to discard "
+                "that amount",
             ) from error
 
     def write(self, amount: int) -> None:

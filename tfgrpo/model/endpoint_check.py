@@ -254,7 +254,7 @@ async def _long_prompts(probe: _Probe, nonce: str) -> list[Finding]:
         provider = provider_at(probe.endpoint.base_url)
         ollama = provider is not None and provider.id == "ollama"
         hint = "; OLLAMA_CONTEXT_LENGTH or num_ctx" if ollama else ""
-        detail = f"{reported:,} of about {counted:,} tokens were read, without a word of it"
+        detail = f"{reported:,} of about {counted:,} tokens were read, and the server gave no error"
         whole = Finding("long prompts", "cut", f"{detail}: enlarge the server's context{hint}")
     else:
         whole = Finding("long prompts", "no", "a word at the beginning was not found")

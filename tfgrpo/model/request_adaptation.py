@@ -80,7 +80,7 @@ class Adaptation:
         if cuts(reported, counted):
             self.note(
                 f"read {reported:,} tokens of a prompt of about {counted:,}: its server may cut "
-                "prompts without a word (Ollama does, beyond OLLAMA_CONTEXT_LENGTH or num_ctx); "
+                "prompts without an error (Ollama does, beyond OLLAMA_CONTEXT_LENGTH or num_ctx); "
                 "`tfgrpo model check` tries it"
             )
 
@@ -95,7 +95,7 @@ class Adaptation:
         """Takes note of an answer without the log-probabilities that it was asked for."""
         if self.tells_chances:
             self.refused.add("logprobs")
-            self.note("tells no log-probabilities: they are not asked for again")
+            self.note("returns no log-probabilities: they are not asked for again")
 
     # room for thinking:
 
@@ -130,7 +130,7 @@ class Adaptation:
         self.misses += 1
         if self.misses > self.hits and not self.in_words:
             self.in_words = True
-            self.note("does not keep to response_format: schemas are said in its prompts")
+            self.note("does not follow response_format: schemas go into its prompts")
 
 
 def cuts(reported: int, counted: int) -> bool:

@@ -390,8 +390,8 @@ def _notes(compared: Sequence[Compared]) -> Iterable[str]:
         if one.outside and one.scale is not None:
             yield (
                 f"{one.metric}: {one.outside} scores are not between {one.scale[0]:g} and "
-                f"{one.scale[1]:g}, and count as the nearer of these: another experiment "
-                f"on the scale {one.metric}=LOW..HIGH has them as they are"
+                f"{one.scale[1]:g}, and count as the nearer of these: start another experiment "
+                f"with --scale {one.metric}=LOW..HIGH to count them as they are"
             )
 
 

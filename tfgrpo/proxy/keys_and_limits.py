@@ -100,7 +100,7 @@ class Desk:
         call.key = key.name
         limits = key.limits
         if not _plain(request.path):
-            raise BadRequest(403, f"the key {key.name} reaches plain paths alone")
+            raise BadRequest(403, f"the key {key.name} reaches only plain paths")
         if place_of(request.method, request.path) is None:
             reading = request.method in (b"GET", b"HEAD") and allows(OPEN_PATHS, request.path)
             if not reading and not allows(limits.paths, request.path):
@@ -252,7 +252,7 @@ class Spending:
         model = f"{call.model} at {call.provider}"
         why = f"the price of {model} is not known: no budget counts it"
         if call.prompt_tokens is None:
-            why = f"a call of {model} says no tokens: no budget counts it ({USAGE})"
+            why = f"a call of {model} reports no tokens: no budget counts it ({USAGE})"
         if why not in self._unknown:
             self._unknown.add(why)
             self._tell(why)

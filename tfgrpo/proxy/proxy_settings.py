@@ -269,7 +269,9 @@ class ProxySettings:
         """Returns these settings with what may change while the proxy runs as another has it, and
         the names of what else is not as there: it waits for a restart. Raises SettingsError."""
         if other.has_keys and not self.has_keys and not self.budgets:
-            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
+            raise SettingsError(
+                "virtual keys take effect only after a restart", hint="restart the proxy"
+            )
         names = [one.name for one in fields(self) if one.name not in RELOADED]
         waiting = [name for name in names if getattr(self, name) != getattr(other, name)]
         return replace(self, **{name: getattr(other, name) for name in RELOADED}), waiting

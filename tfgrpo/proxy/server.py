@@ -43,8 +43,8 @@ TOKEN = b"x-tfgrpo-token"
 RECORD = b"x-tfgrpo-record"
 """A request with it is kept without its words (`counts`), or not at all (`off`)."""
 NOT_LOCAL = (
-    "without TFGRPO_PROXY_TOKEN the proxy answers this machine alone: requests that name it as "
-    "their host, and that no web page sends"
+    "without TFGRPO_PROXY_TOKEN the proxy answers only requests that name this machine as their "
+    "host and that no web page sends"
 )
 SAME = (b"none", b"same-origin")
 """What a browser says of where a request comes from that no other page had it send."""

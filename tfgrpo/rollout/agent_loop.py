@@ -65,8 +65,8 @@ class _Bounded:
                 loop.call_soon_threadsafe(self._note_late, context, report)
             except RuntimeError:  # the loop is closed
                 raise InvalidOperation(
-                    "the run is over: what is told of now is on no record",
-                    hint="a function tells of an answer as soon as it has it",
+                    "the run is over: this call is not recorded",
+                    hint="report a call as soon as it is answered",
                 ) from None
 
         try:
@@ -258,9 +258,9 @@ def require_search(domain: Domain, settings: Settings) -> None:
     tools = settings.tools
     if settings.mode == "agent" and ("search" in tools.use or tools.functions or tools.mcp):
         return
-    lacks = "has no search tool" if settings.mode == "agent" else "is no agent"
+    lacks = "this one has no search tool" if settings.mode == "agent" else "there is no agent"
     raise SettingsError(
-        f"{domain.name} questions take searching, and what attempts them {lacks}",
+        f"{domain.name} questions need an agent that can search, and {lacks}",
         hint="--mode agent --corpus passages.jsonl, or a provider in [tools] (docs/web.md)",
     )
 

@@ -25,7 +25,7 @@ from tfgrpo.domains.few_answers import (
 from tfgrpo.rollout.attempt import EXACT, judge
 from tfgrpo.settings import Settings
 
-NO_CHANCES = "the endpoint tells no log-probabilities"
+NO_CHANCES = "the endpoint returns no log-probabilities"
 LETTER_TURN = 1
 """Tells the question for a code from the one that is sampled after it, where both are asked."""
 

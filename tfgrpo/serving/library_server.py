@@ -310,8 +310,8 @@ class LibraryServer:
                 types.Tool(
                     name=FEEDBACK,
                     title="What became of an answer",
-                    description="Records whether the answer was right that experiences were looked "
-                    "up for: true, false or a number, and the right answer where it is known.",
+                    description="Records whether an answer for which experiences were looked up "
+                    "was right: true, false or a number, and the right answer where it is known.",
                     input_schema=FEEDBACK_SCHEMA,
                     annotations=types.ToolAnnotations(
                         read_only_hint=False, destructive_hint=False, open_world_hint=False
@@ -363,7 +363,10 @@ class LibraryServer:
         }
         text = f"{INTRODUCTION}\n{prompt_text(part)}" if readable else "There are none yet."
         if call is not None:
-            text += f"\n\nThis was {call}: give feedback on it when it is known what came of it."
+            text += (
+                f"\n\nThis call is {call}: give feedback on it once it is known whether the answer "
+                "was right."
+            )
         return types.CallToolResult(content=_text(text), structured_content=answer)
 
 

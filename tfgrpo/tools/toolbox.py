@@ -104,7 +104,8 @@ class ToolSettings(BaseModel):
 
     use: tuple[Literal["python", "search", "visit"], ...] = ("python",)
     sandbox: Sandbox = "auto"
-    """Run an agent's code in bubblewrap if it works here, only there, or without it."""
+    """Sandbox of an agent's code: the strongest that works here, only bubblewrap, or none
+    required."""
     seconds: float = Field(default=10.0, gt=0)
     memory: int = Field(default=1024, ge=64)
     output: int = Field(default=8000, ge=100)

@@ -124,7 +124,7 @@ class Guard:
         session = self._sessions.begin(token)
         if session is None:
             self._failures.add(address)
-            return _refusal(401, "this token is unknown: it was of an earlier start")
+            return _refusal(401, "this token is unknown: each start makes new ones")
         rest = [(k, v) for k, v in connection.query_params.multi_items() if k != "token"]
         path = "/" + connection.url.path.lstrip("/")  # `//host` would lead to another site
         target = path + (f"?{urlencode(rest)}" if rest else "")

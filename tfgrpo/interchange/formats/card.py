@@ -27,7 +27,7 @@ FIGURES = ("effect", "chance", "attempts", "pairs", "verdict", "model")
 LEFT_OUT = "examples_left_out"
 """How many examples of the version are not on the card; not there for none."""
 WHY_LEFT_OUT = "each is a problem and its answer"
-CHANGED = "is not what its last block says: it was changed after it was written"
+CHANGED = "does not match its last block: it was changed after it was written"
 
 
 def detect(source: SourceFile) -> int:
