@@ -2,20 +2,20 @@
 
 A group's attempts differ in what they were shown, by chance (`assign.py`). Rewards are regressed on
 that within groups, so the difficulty of a problem drops out: GRPO's group-relative advantage, one
-level down. Evidence adds up over steps as sums of products, so an attempt is read once. How much
-chance there is in it is read from the groups that a thing was shown in: problems that are always
-right, or never, say nothing of the noise at others. A thing does more at one problem than at
-another, and what it does at new ones is asked: six attempts at one problem, of which a thing turns
-three, tell less of that than six problems do. So the noise is as large as effects differ between
-problems (the sandwich of Liang and Zeger, Biometrika 1986), where few problems say that drawn to
-what all effects of a run say together.
+level down. Evidence adds up over steps as sums of products, so an attempt is read once. The noise
+of an effect is estimated from the groups that the thing was shown in: problems that are always
+right, or never, say nothing of the noise at others. An effect differs between problems, and the
+question is what it is at new ones: six attempts at one problem, of which a thing turns three, say
+less about that than six problems do. So the noise includes the spread between problems (the
+sandwich of Liang and Zeger, Biometrika 1986). Where there are few problems, that is shrunk towards
+the estimate from all effects of a run.
 
-An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
-Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal, each
-weighed by how likely it makes what was seen; the share of effects that are none is learned from all
-of them. So 1 less the chance to help is the local false-discovery rate. Many a lesson does nothing,
-but dozens of examples before a problem always do something: their effect is taken to be no such
-none.
+An effect is assumed to be none, or drawn from a normal distribution around 0: the two-groups model
+(Efron, Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal,
+each weighted by the likelihood of what was seen; the share of effects that are none is learned from
+all of them. So 1 minus the chance to help is the local false-discovery rate. Many lessons do
+nothing, but dozens of examples before a problem always do something: their effect is assumed not to
+be none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FEW = 16.0
 
 
 class Observation(NamedTuple):
-    """One attempt: its group, what belonged to its problem, what of that it was shown, and its
+    """One attempt: its group, what belonged to its problem, which of that it was shown, and its
     reward in [0, 1]."""
 
     group: str
@@ -88,9 +88,10 @@ class Effect(NamedTuple):
 
 
 class GroupSums(NamedTuple):
-    """One group as the sums take it: what belonged to its problem, and of that the products of who
-    was shown what, and `sums`: the products with the rewards, the noise, and how many attempts were
-    shown each and how many not. Who was shown what (0 or 1) and rewards count less their means."""
+    """One group as the sums take it: what belonged to its problem, the products of presence (0 or 1
+    for each attempt and thing), and `sums`: the products of presence with the rewards, the noise,
+    and how many attempts were shown each thing and how many not. Presence and rewards are centred
+    on their means."""
 
     group: str
     names: tuple[str, ...]
@@ -158,7 +159,8 @@ class Advantages:
         return tuple(self._places)
 
     def set_aside(self, name: str) -> None:
-        """Begins anew with a thing. What was seen of it stays, as that of another."""
+        """Starts the sums of a thing anew. What was seen of it so far is kept, under another
+        name."""
         place = self._places.pop(name)
         self._places[f"{name} #{place}"] = place
 
@@ -177,7 +179,7 @@ class Advantages:
 
 
 def problem_of(group: str) -> str:
-    """The problem of a group, which is called after its step and its problem."""
+    """The problem of a group, read from the group's name, `STEP/PROBLEM`."""
     return group.partition("/")[2] or group
 
 

@@ -1,19 +1,19 @@
 """What an attempt is shown: of the library what it would be shown in use, and some candidates.
 
-Of the candidates that are tried at a problem each attempt is shown a random third: of three in a
-row each candidate is in one, and of two where it is tried alone (a fold-over; Box, Hunter and
-Hunter, Statistics for Experimenters, 2005), by coins that follow from the seed, the problem, the
-attempts' place and the candidate's. Of the experiences in force each is hidden from a small share
-of the attempts, so that its effect stays known. Everything follows from the arguments, so a run
-that is resumed, and a worker elsewhere, shows the same; no coin follows from an id, which is new in
-each run, so a second run of one seed does too as long as the model answers the same.
+Each attempt is shown a random third of the candidates that are tried at its problem: of three
+attempts in a row each candidate is in one, or of two where it is tried alone (a fold-over; Box,
+Hunter and Hunter, Statistics for Experimenters, 2005). The draws follow from the seed, the problem,
+and the places of the attempt and the candidate. Each experience in force is hidden from a small
+share of the attempts, so that its effect stays known. Everything follows from the arguments, so a
+resumed run, and a worker elsewhere, shows the same. No draw follows from an id, which is new in
+each run, so a second run of one seed shows the same too as long as the model answers the same.
 
-What is shown or hidden as one is a factor: an experience by its id, or all examples together, as
-one does too little to be measured by itself. Examples are measured at problems that are as unlike
-theirs as new ones are (`new_problems.py`), or as can be where nobody knows: where the answer can be
-copied, that says nothing of other problems (block cross-validation; Roberts et al., Ecography
-2017). A challenger (`rivals.py`) stands in the place of an experience in
-force: where the one is shown, the other is not.
+A factor is what is shown or hidden as one: an experience by its id, or all examples together, as a
+single example has too small an effect to be measured. Examples are measured at problems that are as
+unlike theirs as new ones are (`new_problems.py`), or as unlike as possible where that is not known:
+where the answer can be copied, the effect says nothing of other problems (block cross-validation;
+Roberts et al., Ecography 2017). A challenger (`rivals.py`) takes the place of an experience in
+force: where one is shown, the other is not.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ kind."""
 
 
 class Belonging(NamedTuple):
-    """What belongs to one problem, as factors: of what is in force, and of candidates. `members`
-    holds the ids of each factor's experiences, and `names` what the effects of challengers are
-    called."""
+    """The factors that belong to one problem: those in force, and candidates. `members` holds the
+    ids of each factor's experiences, and `names` the names of challengers' effects."""
 
     in_force: tuple[str, ...]
     candidates: tuple[str, ...]
@@ -69,7 +68,7 @@ class Belonging(NamedTuple):
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """All of them, each as its effect is called."""
+        """All factors, by the names of their effects."""
         return (*self.in_force, *(self.names.get(one, one) for one in self.candidates))
 
     def shown(self, absent: Collection[str]) -> frozenset[str]:
@@ -88,8 +87,8 @@ def factors(library: Library) -> dict[str, tuple[str, ...]]:
 def beside(
     in_force: Mapping[str, tuple[str, ...]], candidates: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The factors in force beside those of candidates. Where some examples are on probation, a
-    person's that are in force stay, each as a factor of its own."""
+    """The factors in force beside those of candidates. Where examples are on probation, a person's
+    examples in force stay, each as a factor of its own."""
     there = dict(in_force)
     if EXAMPLES in candidates and EXAMPLES in there:
         there |= {id: (id,) for id in there.pop(EXAMPLES)}
@@ -104,11 +103,11 @@ def belonging(
     tried: Sequence[str],
     usual: float | None = None,
 ) -> Belonging:
-    """What belongs to a problem. `pool` holds the experiences whose ids are `in_force`, and the
-    candidates; `shown` is how many of the former a prompt gets, None for all, and what ranks them.
-    `tried` names the candidates that are tried (`rivals.py`); one stands in for an experience only
-    where that is shown. An example of this very problem, or of one that is more like it than is
-    `usual` of new problems, does not belong here."""
+    """The factors that belong to a problem. `pool` holds the experiences whose ids are `in_force`,
+    and the candidates; `shown` is how many of the former a prompt gets (None: all), and what ranks
+    them. `tried` names the candidates that are tried (`rivals.py`); a challenger takes the place of
+    an experience only where that is shown. An example of this very problem, or of one that is more
+    like it than is `usual` of new problems, does not belong to it."""
     top_k, rank = shown
     near = examples_too_near(pool, problem, usual)
     new, old = pool.less(frozenset(in_force)), pool.less(pool.by_id.keys() - in_force)
@@ -122,8 +121,9 @@ def belonging(
 
 
 def examples_too_near(library: Library, problem: str, usual: float | None) -> frozenset[str]:
-    """The ids of a library's examples of a problem, and of those of the half whose problems are
-    most like it: of these, where something is `usual`, of those that are more alike."""
+    """The ids of a library's examples that are hidden from a problem: its own, and the half of the
+    others whose problems are most like it. Where a likeness is `usual`, only those of that half
+    that are more alike."""
     own = example_beginning(problem)
     examples = {e.id: e.text for e in library.readable if is_example(e.text)}
     same = {id for id, text in examples.items() if text.startswith(own)}
@@ -152,8 +152,8 @@ def everywhere(candidates: Library) -> tuple[str, ...]:
 
 
 def fitting(candidates: Library, problem: str) -> tuple[str, ...]:
-    """What is tried at a problem where nothing but their words is known of candidates: the lessons
-    that fit it best, and what belongs to all problems."""
+    """The candidates that are tried at a problem where only their texts are known: the lessons that
+    fit it best, and what belongs to all problems."""
     words = instruction_ids(candidates)
     lessons = {id for id in texts_of(candidates) if id not in words}
     ranked = index(candidates).ranked(problem) if lessons else []
@@ -167,10 +167,10 @@ def tried(
     seed: int,
     path: tuple[str | int, ...],
 ) -> tuple[str, ...]:
-    """Which of the lessons that belong to a problem are tried there, by their texts. From what is
-    believed of each effect a value is drawn, and the highest are tried (Thompson, Biometrika 1933):
-    so what may be worth most is measured most, and what is unknown has its turn. Of two that are
-    nearly alike one is tried. `path` names the group: step and problem."""
+    """Which of the lessons (id → text) that belong to a problem are tried there. A value is drawn
+    from the distribution of each effect, and the highest are tried (Thompson, Biometrika 1933):
+    promising lessons are measured most, and unknown ones get their turn. Of two that are nearly
+    alike one is tried. `path` names the group: step and problem."""
 
     def draw(id: str) -> float:
         one = effects.get(id)
@@ -203,7 +203,7 @@ def hidden(
 def out_of_turn(
     names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int, turns: int
 ) -> frozenset[str]:
-    """The names that an attempt goes without, of which one of so many attempts has each."""
+    """The names that an attempt goes without, where one of so many attempts has each name."""
     block, turn = sample // turns, (sample + 1) % turns
     coins = (_coin("half", seed, *path, block, n) % turns for n in range(len(names)))
     return frozenset(one for one, coin in zip(names, coins, strict=True) if coin != turn)

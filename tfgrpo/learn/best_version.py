@@ -1,9 +1,9 @@
 """The version that a run leaves in force: all are scored once more, and the best is taken.
 
-A gate decides step by step from few attempts, so among a run's versions some are there by luck. At
+A gate decides step by step from few attempts, so some of a run's versions were accepted by luck. At
 the end each distinct library of the run, the one it began with and the empty one attempt the gate's
-problems afresh, and the branch and the tag `RUN/best` name the best, of equals the newest. The
-scores are evaluations on record, so a run that is killed here asks for nothing twice.
+problems afresh, and the branch and the tag `RUN/best` name the best one (of equal ones the newest).
+The scores are evaluations on record, so a run that is killed here asks for nothing twice.
 """
 
 from __future__ import annotations

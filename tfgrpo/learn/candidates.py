@@ -1,9 +1,9 @@
-"""What goes on probation of what is proposed: as much as the attempts to come can tell apart.
+"""Which proposals go on probation: as many as the attempts to come can tell apart.
 
-A lesson that says what is there already is a vote for that; what a person turned down stays out.
-The others are tried at their own problem first, those that are like no other before the rest: most
-lessons that do nothing for a hard problem lose that race of one to three attempts. As many races
-are run at once as there are free places: each is run whatever becomes of the others.
+A lesson that repeats an experience is a vote for it; what a person turned down stays out. The other
+lessons are first tried at their own problem, those that are like no other before the rest: most
+lessons that do nothing for a hard problem lose this race of one to three attempts. As many races
+are run at once as there are free places, each independent of the others.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def capacity(attempts: int, of_step: int) -> int:
 
 
 def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ()) -> int:
-    """How many more lessons there is place for on probation, in groups of `size` attempts; those
-    `decided` about have given theirs up."""
+    """How many more lessons have a place on probation, in groups of `size` attempts; candidates
+    that were `decided` about have freed theirs."""
     there = [e for e in pool.candidates if e.id not in decided and not is_example(e.text)]
     return max(0, capacity(step.attempts_left, len(step.batch) * size) - len(there))
 
@@ -80,8 +80,8 @@ def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ())
 def ranked(
     advantages: Iterable[Advantage], there: Iterable[str] = ()
 ) -> list[tuple[Lesson, list[str]]]:
-    """Lessons, each once with the problems that taught it: those that are nearly like none of the
-    texts that are `there` first, and of those, and of the others, those of most groups."""
+    """Lessons, each once with the problems that taught it. Those that are nearly like none of the
+    texts `there` come first; within both parts, those that most groups taught come first."""
     texts: dict[str, str] = {}
     first: dict[str, tuple[Lesson, dict[str, None]]] = {}
     for number, lesson in enumerate(x for one in advantages for x in one.lessons):
@@ -111,7 +111,7 @@ class Proposals:
         advantages: Sequence[Advantage],
         leaving: Sequence[Operation],
     ) -> Entering:
-        """What becomes of a step's lessons, each tried without what of the library it is nearly
+        """What becomes of a step's lessons. Each is tried without the experiences that it is nearly
         like; `leaving` says what was decided about candidates, whose places are free. Raises
         EndpointError, BudgetReached."""
         decided = {operation.experience for operation in leaving if operation.experience}
@@ -166,8 +166,8 @@ class Proposals:
         return await self._collector.wins(race)
 
     def awaits_examples(self, step: Step, pool: Pool, effects: Mapping[str, Effect]) -> bool:
-        """Whether right answers are on probation, and too few attempts had them to tell, by the
-        `effects` so far; or are known and come after this step."""
+        """Whether lessons have to wait for examples: right answers are on probation and too few
+        attempts had them, by the `effects` so far; or they are known and come after this step."""
         if EXAMPLES in pool.names[0]:
             return EXAMPLES not in effects or effects[EXAMPLES].shown < PATIENCE
         reflection = self._parts.reflection
@@ -178,9 +178,9 @@ class Proposals:
         return wanted and not step.number and step.attempts_left >= NEEDED
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
-        """The ADDs of examples. They come once, after the first step, where nothing has any and
-        enough attempts come after it to measure them. A right answer needs no attempt, so those of
-        the steps to come are among them."""
+        """The ADDs of examples. They come once, after the first step, where there are none yet and
+        enough attempts follow to measure them. A right answer needs no attempt, so those of later
+        steps are among them."""
         if not self._come(step, pool):
             return []
         ground_truth = self._parts.reflection.ground_truth

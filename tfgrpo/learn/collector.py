@@ -1,8 +1,8 @@
-"""Collecting: the rollouts of a step, recorded as they are judged, recalled when they were before,
-and each group contrasted as soon as it is whole.
+"""Collecting: the rollouts of a step are recorded as they are judged, or recalled where they are on
+record, and each group is contrasted as soon as it is whole.
 
 Which attempts are made follows from the settings and a seed, never from the order in which answers
-arrive, so a run that is resumed makes the same ones. What a step's groups have in common is here:
+arrive, so a run that is resumed makes the same ones. This module has what a step's groups share:
 when each begins, and when nothing can be learned. The attempts of one group are in `groups.py`.
 """
 
@@ -77,7 +77,7 @@ class Collector:
         return NewProblems(self._problems, self._new)
 
     def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
-        """Has groups made by others from now on, who may have them made here after all."""
+        """From now on groups are made by others, who may hand them back to this process."""
         self._makers = makers(self.here)
 
     async def groups(
@@ -127,8 +127,8 @@ class Collector:
         return groups
 
     async def wins(self, race: Race) -> bool:
-        """Whether the mean of the attempts with a lesson in the library that could be judged beats
-        the one that it has to. They are made one after the other until it is known; they are on
+        """Whether a lesson wins its race: the mean reward of judged attempts with it in the library
+        is above `above`. Attempts are made one after the other until that is known; they are on
         record like all others, and part of no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
         recorded = self._recorded(race.step)
@@ -172,7 +172,7 @@ class Collector:
         del self._held[:count]
 
     async def recall(self, batches: Sequence[Sequence[Problem]]) -> None:
-        """Takes note of the attempts of a run's steps that are done, for the look at its first."""
+        """Notes the attempts of a run's finished steps, for the look at its first attempts."""
         rows: list[RolloutRow] = []
         for step in range(len(batches)):
             self._looked = self._looked or nothing_to_learn.is_over(rows)

@@ -1,21 +1,21 @@
-"""What a run's way of choosing gains, by its own attempts: an estimate where no problems are set
-aside for that, at no further call.
+"""Estimates what a run gains from its own attempts, where no problems are set aside for that. It
+makes no call.
 
-The attempts that a library was chosen by flatter it. So problems are dealt into folds, and what the
-rule takes from the attempts at the other folds alone is measured by those at the one
-(cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within groups. A
-problem that taught a lesson does not measure it, for it may give away the answer. What was in force
-when the run began counts where it leaves. What was tried at problems that it does not belong to
-counts there too; of how many things that is not known is said. Where a prompt gets a part of the
-library, a thing counts where it is in that part, and so does what it takes the place of. A choice
-from fewer attempts takes less, which makes the estimate rather too low. Effects at a problem are
-summed, and each is a mean over attempts that were shown a part of the others: what two lessons each
-do alone counts twice.
+The attempts by which a library was chosen overrate it. So problems are dealt into folds. For each
+fold the rule decides from the attempts at the other folds alone, and what it takes is measured at
+this one (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within
+groups. A problem that taught a lesson does not measure it, for the lesson may give away its answer.
+What was in force when the run began counts where it leaves. What was tried at problems that it does
+not belong to counts there too; the estimate says for how many things that is not known. Where a
+prompt gets a part of the library, a thing counts where it is in that part, and so does what it
+replaces there. A choice from fewer attempts takes less, which makes the estimate rather too low.
+Effects at a problem are summed, and each is a mean over attempts that were shown a part of the
+others: an effect that two lessons share counts twice.
 
 The folds' choices follow from nearly the same attempts, so their gains are not independent, and the
-run's own choice may be another one. So the variance of the mean over problems is increased by that
-of the gain between the choices. In simulations (`tests/test_crossfit.py`) the interval then covers
-the run's true gain in 88 to 99 % of runs; without, in 58 to 91 %.
+run's own choice may be another one. So the variance of the gain between the folds' choices is added
+to the variance of the mean over problems. In simulations (`tests/test_crossfit.py`) the interval
+then covers the run's true gain in 88 to 99 % of runs; without, in 58 to 91 %.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Attempts: TypeAlias = Mapping[str, Sequence[Observation]]
 
 
 class Choosing(NamedTuple):
-    """How a run chooses: the rule of each step, from 0, which of some names, the surest first, may
-    be in force together, where each of those in force is shown in use, and what is in force at the
+    """How a run chooses: the rule of each step (from 0); which of some names, the surest first, may
+    be in force together; where each of those in force is shown in use; and what is in force at the
     start."""
 
     rule: Callable[[int], Rule]
@@ -126,9 +126,9 @@ def chosen(
 def gains(
     groups: Mapping[str, Sequence[GroupSums]], before: Places, after: Places, known: Nearness
 ) -> list[float]:
-    """What it does at each of some problems that things are shown where they are `after` and no
-    longer where they were `before`. One that was tried at a part of the problems where it comes, or
-    where it leaves, does at the others what it does there."""
+    """The gain at each of some problems from showing things where they are `after`, and no longer
+    where they were `before`. A thing that was tried only at a part of those problems is assumed to
+    have the same effect at the others."""
     values = dict.fromkeys(groups, 0.0)
     for name, sign, near in product({**before, **after}, (1, -1), (True, False)):
         there, gone = (after, before) if sign > 0 else (before, after)

@@ -1,7 +1,7 @@
-"""What becomes of candidates and experiences, by their effects: rules, each a class.
+"""Rules that decide about candidates and experiences by their effects, each a class.
 
 A rule sees effects alone, never a text. It is asked after every step, with all evidence so far. Of
-what it promotes, of texts that are nearly alike one enters.
+promoted texts that are nearly alike, one enters.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ class Rule(Protocol):
     def decide(
         self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
     ) -> Decisions:
-        """What becomes of them. What nothing is known of stays as it is."""
+        """Returns the decisions. A candidate or experience without an effect stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByChance:
-    """Promotes at a chance of `promote` or more that a candidate helps. Gives up what is above zero
-    with a chance below `retire`, if it does anything, and of what is in force, which had evidence
-    of its own when it came, below `drop`. Over `most` candidates the worse half goes of those that
-    `enough` attempts showed (sequential halving; Karnin, Koren and Somekh, 2013)."""
+    """Promotes a candidate whose chance to help is `promote` or more. Gives up a candidate whose
+    chance to be above zero, given that it has an effect, is below `retire`; for an experience in
+    force, which had evidence of its own when it came, the bound is `drop`. Of more than `most`
+    candidates, the worse half of those that `enough` attempts were shown is given up (sequential
+    halving; Karnin, Koren and Somekh, 2013)."""
 
     promote: float = 0.90
     retire: float = 0.25
@@ -67,8 +68,9 @@ class ByChance:
 
 
 def without_rivals(decided: Decisions, effects: Mapping[str, Effect], rivals: Rivals) -> Decisions:
-    """Decisions by which of candidates that are rivals one enters, that of the surest effect. The
-    others stay; so does one that was measured against what leaves."""
+    """Decisions by which only one of several rival candidates enters, the one with the surest
+    effect. The others stay, and so does a candidate that was measured against an experience that
+    leaves."""
     surest = sorted(decided.promoted, key=lambda id: (-effects[id].chance, -effects[id].mean))
     entering = set(rivals.one_of_each(surest))
     promoted = (
@@ -80,9 +82,9 @@ def without_rivals(decided: Decisions, effects: Mapping[str, Effect], rivals: Ri
 
 
 class Settled(NamedTuple):
-    """What decisions come to: operations on the run's branch, those on that of candidates, and
-    those there that follow what becomes of an experience in force, with its id: they are made only
-    if that is."""
+    """Decisions as operations: those on the run's branch, those on the branch of candidates, and
+    those there that follow an operation on an experience in force, with its id: they are made only
+    if that operation is."""
 
     operations: tuple[Operation, ...]
     candidates: tuple[Operation, ...]
@@ -101,10 +103,10 @@ class Settling(NamedTuple):
 
 def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin) -> Settled:
     """Decisions about factors as operations on experiences, each with its figures, as many as there
-    is room for. Examples are measured as one: those without room are then given up. A promotion is
-    an ADD with the id, the reason and the evidence of the candidate. One of a challenger is a
-    MODIFY of the experience whose place it took, with the effect over the wording before and the
-    effect of that; the candidate is then gone."""
+    is room for. Examples are measured as one: those without room are given up. A promotion is an
+    ADD with the id, the reason and the evidence of the candidate. The promotion of a challenger is
+    a MODIFY of the experience whose place it took, with its effect over the old wording and the
+    effect of the old wording; the candidate is then gone."""
     pool, effects, rivals = about.pool, about.effects, about.rivals
     there = pool.library.by_id
     rows = [there[id].row for name in decided.promoted for id in pool.factors[name]]

@@ -1,4 +1,4 @@
-"""Examples: problems with a right answer, of which a model copies the way.
+"""Examples: problems with a right answer, whose way of answering a model copies.
 
 Where answers are shared, as labels are, or attempts say nothing but an answer, an example is a
 problem with its ground truth: for such tasks many right examples are worth more than rules
@@ -61,9 +61,9 @@ def redacted_problems(store: Store) -> set[str]:
 
 
 def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
-    """Whether most attempts give an answer that can be read and nothing else, no thoughts before it
-    either, by the record of their calls in a store: an example with no more than the ground truth
-    then shows the way that is asked for."""
+    """Whether most attempts give a readable answer and nothing else, without thinking before it, by
+    the record of their calls in a store. An example that is only the ground truth then shows the
+    expected form."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
         inf if one.answer is None else tokens_beside(one.answer, one.response) for one in rollouts
@@ -84,8 +84,8 @@ def tokens_beside(answer: str, response: str) -> int:
 
 
 def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
-    """Yields the shortest winner of each mixed group, those with the lowest rewards first. Where
-    the right answer is known, an attempt that has a part of it right is none."""
+    """Yields the shortest winner of each mixed group, groups with the lowest rewards first. Where
+    the right answer is known, an attempt that is only partly right is no winner."""
     mixed = (group for group in groups if group.mixed)
     for group in sorted(mixed, key=lambda group: fmean(group.rewards)):
         best = max(rollout.own_reward or 0.0 for rollout in group.winners)
@@ -105,8 +105,8 @@ def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
 
 def right_examples(groups: Sequence[Group], *batches: Sequence[Problem]) -> Iterator[Example]:
     """Yields the problems of `batches` with their ground truth, in the form of most right attempts
-    of `groups`. Problems whose groups are mixed come first, then the others, what every attempt
-    solved last; but no answer comes once more before each has come as often."""
+    of `groups`. Problems whose groups are mixed come first, then the others, those that every
+    attempt solved last. No answer is repeated before every other answer has come as often."""
     form, by_id = _form(groups), {group.problem.id: group for group in groups}
 
     def rank(problem: Problem) -> tuple[int, float]:

@@ -1,13 +1,13 @@
 """The gate: a candidate library grows the branch only if held-out problems speak for it.
 
 The library in force and the candidate are put to the same problems, sample by sample side by side,
-and compared by problem. The run's rule decides from the mean difference and its standard error. One
-that lets in whatever is not shown to be worse is close to no gate at all, because a trial that can
-be paid for seldom shows anything, and one that asks for significance keeps out most of what helps;
-so the record says beside the verdict whether the difference is significant.
+and compared by problem. The run's rule decides from the mean difference and its standard error. A
+rule that accepts whatever is not shown to be worse is almost no gate, because an affordable trial
+seldom shows anything. A rule that asks for significance keeps out most of what helps. So the record
+also says whether the difference is significant.
 
-A library that won a trial did so by luck too, and its scores flatter it. So it attempts the
-problems afresh, under another seed, before it is what candidates are compared with.
+A library that won a trial did so partly by luck, and its scores overrate it. So it attempts the
+problems afresh, under another seed, before candidates are compared with it.
 
 A candidate is judged before it is a version, from answers that are in the journal: a run that is
 killed in between asks for nothing twice and comes to the same verdict, which stands in the

@@ -85,10 +85,10 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What the parts of one run share: its session and settings, prompts, and both models. With
-    `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the folder
-    of the prompts that take the place of ours. `problems` are those that the run learns from, and
-    `new` others, whose texts say what new ones are like."""
+    """What the parts of one run share: its session, settings, prompts and both models. With
+    `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is a folder of
+    prompts that replace the built-in ones. `problems` are those that the run learns from, and `new`
+    are others whose texts show what new problems are like."""
 
     session: Session
     run: Run
@@ -126,7 +126,7 @@ class GroupTask:
 
     @property
     def lock(self) -> str:
-        """What two tasks share that must not be worked on at once."""
+        """A key that is the same for two tasks that must not be worked on at once."""
         return f"{self.run}/{self.step}/{self.problem}"
 
 

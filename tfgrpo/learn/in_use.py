@@ -1,8 +1,8 @@
 """Where the experiences of a library are shown in use: each at every problem, or where prompts get
 the part that fits best (`--top-k`), at those of the run's problems that it fits.
 
-What an experience in force does is the mean over the problems where it is shown: where it belongs
-(`rivals.py`), and elsewhere.
+The effect of an experience in force is the mean over the problems where it is shown: those where it
+belongs (`rivals.py`), and others.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def effects_in_use(
 
 
 class Choices:
-    """The libraries that a run might have come to from its `base`, of which `start` may leave.
-    `texts` are those of all that it tried, by id."""
+    """The libraries that a run might have reached from its `base`, from which the experiences
+    `start` may leave. `texts` has the text of everything that it tried, by id."""
 
     def __init__(
         self, parts: RunParts, base: Library, start: Collection[str], texts: Mapping[str, str]

@@ -2,13 +2,13 @@
 
 Two lessons that each help may harm together, or help no more than either alone; their words do not
 tell. Attempts of a trial are shown a random half of what belongs to their problem (`assign.py`), so
-each pair is there in all four ways, and the learner's estimator (`advantage.py`) says what the one
-does where the other is not shown, what it does beside it, and how far the two are from adding up. A
-sum below nothing is looked for with the rewards turned around.
+each pair is shown in all four combinations, and the learner's estimator (`advantage.py`) gives the
+effect of one where the other is not shown, its effect beside the other, and how far the two are
+from adding up. A negative sum is looked for with the rewards negated.
 
-**A conflict** is a pair of which each helps alone and takes away beside the other. **Redundant** is
-a pair of which each helps alone, which together do less than their sum, and of which neither helps
-beside the other.
+**A conflict** is a pair in which each helps alone, and harms beside the other. A pair is
+**redundant** if each helps alone, both together do less than their sum, and neither helps beside
+the other.
 """
 
 from __future__ import annotations
