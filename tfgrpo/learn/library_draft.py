@@ -1,4 +1,4 @@
-"""The library while a batch is decided: what stands after the operations so far."""
+"""The library while a batch is decided: its state after the operations so far."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
 def split_fitting(
     operations: Sequence[Operation], library: Library, cap: int | None
 ) -> tuple[list[Operation], list[Operation]]:
-    """The operations that a library has room for under its cap, and the rest. What leaves in the
-    end makes room for all."""
+    """The operations that a library has room for under its cap, and the rest. Experiences that
+    leave make room first."""
     last = {operation.experience: operation.op for operation in operations}
     draft = Draft(library.less({id for id, op in last.items() if id and op == "DELETE"}))
     fit: list[Operation] = []
@@ -100,16 +100,16 @@ def split_fitting(
 
 
 def plain(text: str) -> str:
-    """A text without what does not matter when it is compared."""
+    """A text in the form in which it is compared: one case, single spaces, no mark at the end."""
     return " ".join(text.casefold().split()).rstrip(".! ")
 
 
 def still_apply(
     operations: Sequence[Operation], base: Library, tip: Library
 ) -> tuple[list[Operation], list[dict[str, Any]]]:
-    """What fits a library that has moved on from `base` to `tip`, and a record of the rest. A text
-    that somebody else has changed meanwhile is neither changed nor deleted; one that somebody else
-    has added is confirmed."""
+    """The operations that still apply to a library that has moved on from `base` to `tip`, and a
+    record of the rest. A text that somebody else has changed meanwhile is neither changed nor
+    deleted; one that somebody else has added is confirmed."""
     before = {e.id: e.text for e in base}
     there = {e.id: e.text for e in tip}
     moved = {id for id in before | there if before.get(id) != there.get(id)}

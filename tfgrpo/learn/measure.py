@@ -1,8 +1,8 @@
-"""What the attempts of a run say of each candidate and experience so far.
+"""The effects of candidates and experiences, from a run's attempts so far.
 
-Where an experience belongs (`rivals.py`) and elsewhere it may do different things, so these are two
-effects. A candidate is tried where it belongs. What is in force counts by the mean of the two, by
-the shares of the problems where it is shown (`in_use.py`).
+An experience may have another effect where it belongs (`rivals.py`) than elsewhere, so these are
+two effects. A candidate is tried where it belongs. An experience in force counts by the mean of the
+two, weighted by the shares of the problems where it is shown (`in_use.py`).
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Measurement:
         return name == EXAMPLES or evidence.get("run") == self._run.name
 
     def effects(self, pool: Pool, rivals: Rivals) -> dict[str, Effect]:
-        """The effect of each factor: of a candidate where it is tried, of a challenger that over
-        what it stands in for, and of what is in force where it is shown."""
+        """The effect of each factor: of a candidate where it is tried, of a challenger compared
+        with the experience that it replaces, and of an experience in force where it is shown."""
         known, (candidates, in_force) = self._advantages.effects(), pool.names
         of_all = rivals.known(candidates, known)
         members = {name: pool.factors[name] for name in in_force}
@@ -144,14 +144,14 @@ def _observed(
 
 
 def in_trial(store: Store, run: Run) -> list[Observation]:
-    """The attempts of a trial: what is on trial is tried where it belongs alone."""
+    """The attempts of a trial, in which an item on trial is tried only where it belongs."""
     return list(recorded(store, run, None, lambda *_: True))
 
 
 class OnProbation:
-    """The candidates of one run with what they are measured to do, for those who look on: each step
-    is read once, however many they are. Which problems an experience in force belongs to is not
-    known here, so its effect is one at all problems. Threads may share it."""
+    """The candidates of one run with their effects, for viewers: each step is read once, however
+    many viewers there are. Which problems an experience in force belongs to is not known here, so
+    it has one effect over all problems. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

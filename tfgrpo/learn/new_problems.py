@@ -1,16 +1,17 @@
 """How alike new problems are to those that a run learns from.
 
-An example does more where the problem is like its own. What examples do at a run's problems is what
-they will do at new ones only where these are as like the examples' as new ones are. A gate's
-problems say how like that is: by their texts alone, nobody looks at an answer for it. Problems are
-matched by rank: what is as near to the run's others as the median of them may have an example as
-near as the median of the new ones has (quantile matching). Few new problems tell little, so the
-bound is the upper one of their distribution (Massart, The Annals of Probability, 1990): where new
-problems may well be as the run's are, nearly every example is measured at every problem.
+An example has a larger effect where the problem is like its own. So the effect of examples at a
+run's problems holds for new ones only if the run's problems are no more like the examples' than new
+ones are. The texts of a gate's problems, never their answers, say how like that is. Problems are
+matched by rank: a problem that is as near to the run's others as their median may have an example
+as near as the median of the new problems has (quantile matching). Few new problems say little, so
+the upper bound of their distribution is used (Massart, The Annals of Probability, 1990): where new
+problems may well be as near as the run's own, nearly every example is measured at every problem.
 
-Where answers are few and shared, as labels are, and no gate says otherwise, new problems are taken
-to be as the run's are to one another: an answer that another problem has too is what there is to
-learn. Elsewhere nobody knows, and the half that is most like a problem is hidden there.
+Where answers are few and shared, as labels are, and no gate says otherwise, new problems are
+assumed to be as near as the run's are to one another: an answer that another problem has too is
+what is to be learned. Elsewhere that is unknown, and the half of the examples that is most like a
+problem is hidden from it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class NewProblems:
         )
 
     def usual(self, problem: Problem) -> float | None:
-        """How alike the nearest problem of the run may be to a new one of the same rank as one of
-        the run's, in [0, 1]; None where nobody knows."""
+        """The likeness in [0, 1] that the nearest problem of the run may have to a new problem of
+        the same rank as this one; None where that is unknown."""
         if not self._new:
             return None
         count = len(self._new)

@@ -1,8 +1,8 @@
 """A look at a run's first attempts: whether anything can be learned from attempts like these.
 
-Where they are all right, all wrong, or no answer can be read in them, a run would pay for hundreds
-more and learn nothing. So it is said at once, with the cause and one attempt, and the run stops
-unless it was told to go on. It is a pure function of the attempts; `collector.py` calls it.
+Where they are all right, all wrong, or have no readable answer, a run would pay for hundreds more
+and learn nothing. So the run says so at once, with the cause and one attempt, and stops unless it
+was told to go on. It is a pure function of the attempts; `collector.py` calls it.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
 
 
 def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store) -> str | None:
-    """What a person should know where attempts say an answer alone and most are wrong: there is
-    nothing in them to compare. None where that is not so, where answers are labels or objects, and
-    where an attempt is the work of an agent."""
+    """A warning where attempts give an answer without working and most are wrong: there is nothing
+    in them to compare. None otherwise, where answers are labels or objects, and where an agent
+    makes the attempts."""
     rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
     short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
     if short or len(rewards) < FEWEST or fmean(rewards) >= HALF:

@@ -1,8 +1,8 @@
 """Where attempts part: long ones are compared from the step on at which they act differently.
 
-Attempts that made the same calls and got the same results are in the same state, and what they do
-next in it is what their rewards can be put down to, as in GiGPO (arXiv 2505.10978). The same
-results alone do not make a state here: a tool that writes says "ok" whatever was written.
+Attempts that made the same calls and got the same results are in the same state, and their rewards
+can be attributed to what they do next, as in GiGPO (arXiv 2505.10978). The same results alone do
+not make the same state: a tool that writes says "ok" whatever was written.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Step(NamedTuple):
 
 def parted(group: Group, long: int) -> Group:
     """A group in which each attempt of more than `long` characters begins where it parts from the
-    attempt of the other side that goes along with it longest, if that is shorter. An attempt that
-    neither won nor lost, or shares no beginning, stays whole."""
+    attempt of the other side (winners or losers) that shares the longest beginning with it, if that
+    is shorter. An attempt that neither won nor lost, or shares no beginning, stays whole."""
     winners, losers = group.winners, group.losers
     steps = {one.sample: _steps(one.messages) for one in (*winners, *losers)}
     begun: dict[int, Rollout] = {}

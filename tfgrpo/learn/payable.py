@@ -1,7 +1,7 @@
 """What a budget still pays for, in attempts of a run.
 
-An attempt costs what those so far have cost, with all that came of them: lessons, races, trials at
-a gate. Before the first one nobody knows.
+An attempt is taken to cost as much as those so far, with all calls that followed from them:
+lessons, races, trials at a gate. Before the first attempt the cost is unknown.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Payable:
         self._at_end = samples * (AT_A_GATE * len(data.gate[:most]) + compared)
 
     def after(self, step: int, batch: Sequence[Problem], size: int) -> float:
-        """How many attempts it pays for after a step with groups of `size`, beside those at the
-        run's end; infinite where there is none, and where nothing has been paid for."""
+        """How many attempts the budget pays for after a step with groups of `size`, beside those at
+        the run's end; infinite without a budget, and where nothing has been paid for yet."""
         budget = self._budget
         if budget is None:
             return inf

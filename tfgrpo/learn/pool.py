@@ -2,7 +2,7 @@
 
 Attempts run under a version of `RUN/candidates`: the library in force and the candidates after it,
 with the same ids. One that is promoted is an ADD on the run's branch, and one that is given up a
-DELETE on this one, both with their figures. Who reads the run's branch never sees a candidate.
+DELETE on this one, both with their figures. A reader of the run's branch never sees a candidate.
 """
 
 from __future__ import annotations

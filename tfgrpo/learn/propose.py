@@ -1,8 +1,9 @@
 """Lessons as candidates: the rule that right answers follow, as the reflection model reads it.
 
-A group is put to the model beside those of its batch that are most like it: one problem fits many
-rules, several leave few. It is asked more than once, for a prompt that was read once is cheap, and
-one answer is often wrong. Whether a rule helps is measured, so nothing has to be believed.
+A group is put to the model beside those of its batch that are most like it: many rules fit one
+problem, few fit several. The model is asked more than once, since a prompt that was read once is
+cheap and one answer is often wrong. Whether a rule helps is measured, so no answer has to be
+believed.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ PER_PLACE = 4
 
 
 class Rule(BaseModel):
-    """What the model says that right answers follow. Where it has to say both parts, a small model
-    names what it would leave out of one sentence."""
+    """The rule that right answers follow, as the model states it. Since it has to give both parts,
+    a small model names what it would leave out of one sentence."""
 
     when: str = text_field(LETTERS * MOST_WORDS + 1, 2000)  # more is refused
     do: str = text_field(LETTERS * MOST_WORDS + 1, 2000)
@@ -70,16 +71,16 @@ class Rule(BaseModel):
 
 
 def teaches(group: Group, reflection: Reflection) -> bool:
-    """Whether a group shows anything: attempts that differ in reward, or some that are not right
-    where the right answer is known and may be seen."""
+    """Whether a group can teach: its attempts differ in reward, or some are not right and the right
+    answer is known and may be shown."""
     missed = any(one.own_reward is not None and one.own_reward < 1 for one in group.rollouts)
     return group.mixed or (missed and reflection.truth(group.problem) != UNKNOWN)
 
 
 def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]]:
     """Returns, for each problem of a batch, the places of those that are most like it, the most
-    like it first. Where answers are few and shared, what tells one from another shows between them:
-    half of the problems have its answer and half have not."""
+    like it first. Where answers are few and shared, differences between answers have to be visible:
+    up to two of the three problems have the same answer, and the others another one."""
     texts = NgramIndex({str(place): one.problem for place, one in enumerate(batch)})
     places = []
     for place, problem in enumerate(batch):

@@ -1,8 +1,8 @@
 """From a library, or two, to a trial of what is in it: the run, and what comes of it.
 
-A trial is a run with the policy `trial` on a branch of its own. Asking again for the same goes on
-with it, or reads what it came to. What may be spent is a part of the question: where a budget is
-reached the trial is over, and what is not decided by then is too small to matter for it.
+A trial is a run with the policy `trial` on a branch of its own. The same request again resumes it,
+or reads its result. The budget is part of the request: when it is reached the trial is over, and
+effects that are not decided by then are too small to matter for it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ ALONE: Mapping[str, Any] = {**dict.fromkeys(KINDS), "gate_digest": "", "sealed_d
 
 
 class Wanted(NamedTuple):
-    """A trial that is asked for: the versions on trial, what they are called, and the version that
-    it begins with; `budget` as `--budget` writes it, and whether it is `new` come what may. A
-    `document` is brought in, and is the version on trial, where there is none here."""
+    """A request for a trial: the versions on trial, their names, and the version that it begins
+    with; `budget` as in `--budget`; `new` starts another trial in any case. A `document` is brought
+    in, and is the version on trial, where there is none here."""
 
     versions: tuple[Version, ...]
     stem: str
@@ -78,8 +78,8 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proof(Viewed):
-    """What a trial came to: its run, what it says of each thing, and what it cost. `version` has
-    what helps, where one library was proved."""
+    """The result of a trial: its run, the result for each item, and the cost. `version` has the
+    items that help, where one library was proved."""
 
     run: Run
     tried: tuple[Tried, ...]

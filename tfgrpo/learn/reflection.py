@@ -121,11 +121,11 @@ def manner_of(settings: TrainSettings) -> Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What one call to the reflection model is about. `values` fill the prompt, beside the
-    objectives and the limit of words; `call_path` tells the call from others that read alike, and
-    with the prompt's name, unless `seed` says otherwise, seeds it. `narrowed` is what this call
-    alone knows of fields of the answer's schema. `problems` are those that what is learned must not
-    tell of."""
+    """One call to the reflection model. `values` fill the prompt, beside the objectives and the
+    limit of words. `call_path` distinguishes the call from others with the same prompt and, with
+    the prompt's name, gives its seed unless `seed` does. `narrowed` has what only this call knows
+    of fields of the answer's schema. `problems` are those whose answers a learned text must not
+    give away."""
 
     prompt: Template
     values: Mapping[str, str]
@@ -351,7 +351,7 @@ def lessons_of(
 async def summaries_of(
     calls: Calls, reflection: Reflection, rollouts: Sequence[Rollout], step: int
 ) -> tuple[dict[int, str], tuple[Failure, ...]]:
-    """What attempts did, by sample, and what could not be had of that."""
+    """Summaries of attempts, by sample, and those that failed."""
     outcomes = await asyncio.gather(*(summarise(calls, reflection, one, step) for one in rollouts))
     known = zip(rollouts, outcomes, strict=True)
     summaries = {one.sample: outcome for one, outcome in known if isinstance(outcome, str)}
@@ -361,8 +361,8 @@ async def summaries_of(
 async def summarise(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
-    """What an attempt did, in the reflection model's words: never nothing, for an empty answer is
-    asked for once more and then a failure."""
+    """A summary of an attempt by the reflection model. It is never empty: an empty answer is asked
+    for once more, and is then a failure."""
     most = reflection.manner.summarise_over
     if is_parted(rollout):
         most = min(most, PARTED_SUMMARISE_OVER)
@@ -397,15 +397,15 @@ async def summarise(
 
 
 def verdict_words(rollout: Rollout) -> str:
-    """A reward as the reflection model reads it: right, wrong, or how much of it is; a small model
-    takes a reward of 0.75 for money."""
+    """A reward as the reflection model reads it: right, wrong, or the percentage that is right; a
+    small model takes a reward of 0.75 for money."""
     if rollout.reward in (0.0, 1.0):
         return "right" if rollout.reward else "wrong"
     return f"{100 * (rollout.reward or 0.0):g} % right"
 
 
 def details_words(rollout: Rollout, before: str) -> str:
-    """What a reward is made of, each part after `before`; nothing where it has no parts."""
+    """The parts of a reward, each after `before`; empty where it has none."""
     return "".join(f"{before}{name}: {value}" for name, value in rollout.details.items())
 
 

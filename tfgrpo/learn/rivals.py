@@ -1,9 +1,10 @@
-"""Where experiences belong, and texts that are nearly alike and so may say the same: one of them
-is tried, and one enters.
+"""Which problems experiences belong to, and which texts are nearly alike and so may say the same:
+of those only one is tried, and only one enters.
 
-A candidate that is nearly like an experience in force is its challenger: shown in that one's place,
-so what is measured is what its wording adds. It is tried where either belongs, for what promotes it
-changes the experience in both. Rules that are worded alike and belong to other problems are none.
+A candidate that is nearly like an experience in force is its challenger: it is shown in the
+experience's place, so the effect of its wording is measured. It is tried where either of them
+belongs, since its promotion changes the experience at both. Rules that are worded alike and belong
+to different problems are no rivals.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ FEWEST = 4
 
 class Nearness:
     """Which problems of a run an experience belongs to: those most like the ones that taught it, by
-    n-grams of characters, as a lesson often says it in other words than its problems. What this run
-    did not teach (a person's, or another run's, whose problems may have the same ids) belongs to
-    every problem."""
+    n-grams of characters, as a lesson often says it in other words than its problems. An experience
+    that this run did not teach (a person's, or another run's, whose problems may have the same ids)
+    belongs to every problem."""
 
     def __init__(self, store: Store, run: Run, problems: Sequence[Problem]) -> None:
         self._store, self._run = store, run.name
@@ -93,8 +94,8 @@ def is_like(text: str, others: Iterable[str]) -> bool:
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Whether two texts are nearly alike. Two that take the place of the same words of a prompt
-    are, and one that does so and one that does not are never."""
+    """Whether two texts are nearly alike. Two that replace the same words of a prompt always are;
+    one that does so and one that does not never are."""
     words, others = instruction(one), instruction(other)
     if words is None and others is None:
         return similarity(one, other) >= ALIKE
@@ -116,8 +117,8 @@ class Rivals:
         return replaced(self.name(candidate))
 
     def name(self, candidate: str) -> str:
-        """What the effect of a candidate is called: a challenger's is another one than its own, and
-        with the wording that it is measured against."""
+        """The name of a candidate's effect. A challenger's has a name of its own, with the wording
+        that it is measured against."""
         if candidate not in self._names:
             there = self._incumbent(candidate)
             name = challenger(candidate, there, self._in_force[there]) if there else candidate
@@ -129,12 +130,12 @@ class Rivals:
         return tried_at(self._places, self.name(candidate), problem)
 
     def known(self, ids: Iterable[str], effects: Mapping[str, Effect]) -> dict[str, Effect]:
-        """The effect that counts of each of some candidates, of all effects by name."""
+        """The effect that counts for each of some candidates. `effects` has all, by name."""
         names = ((id, self.name(id)) for id in ids)
         return {id: effects[name] for id, name in names if name in effects}
 
     def one_of_each(self, ranked: Sequence[str]) -> list[str]:
-        """Candidates without those that are rivals of one before them."""
+        """The candidates, without those that are rivals of an earlier one."""
         chosen: list[str] = []
         for one in ranked:
             if not any(self._are_rivals(one, other) for other in chosen):
@@ -142,8 +143,8 @@ class Rivals:
         return chosen
 
     def compatible(self, names: Sequence[str]) -> set[str]:
-        """Which of some effects, the surest first, may be had together: one of rivals, and one of
-        the challengers of each that is there."""
+        """Which of some effects, the surest first, may be in force together: one of several rivals,
+        and one challenger for each experience that is there."""
         alone = self.one_of_each([name for name in names if not replaced(name)])
         there = {*alone, *self._in_force}
         changes = {place: name for name in names[::-1] if (place := replaced(name)) in there}
@@ -185,7 +186,7 @@ def challenger(candidate: str, place: str, words: str) -> str:
 
 
 def replaced(name: str) -> str | None:
-    """Whose place a factor takes, by its name; None for one that takes none."""
+    """The experience whose place a factor takes, by the factor's name; None where it takes none."""
     _, there, rest = name.partition(FOR)
     return rest.partition("@")[0] if there else None
 

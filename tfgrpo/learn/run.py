@@ -57,14 +57,13 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TrainResult(Viewed):
-    """What came of a run: its versions, oldest first, scores on held-out and on sealed problems
-    where it has them, what it cost over all its sessions, and what went wrong on the way. `library`
-    is the one that the run leaves in force: of the version that was `chosen` on the gate's
-    problems, where there was a choice, else of the last. `comparison` says whether it is better
-    than the empty one on the held-out problems, or where there are none on the sealed ones; where
-    nothing else tells, `gain` is what the run gains by its own attempts. `seconds` is the time of
-    this session, and `nothing_learned` says why the run has changed nothing in the library, where
-    it has not."""
+    """The result of a run: its versions, oldest first, scores on held-out and on sealed problems
+    where it has them, its cost over all sessions, and what went wrong. `library` is the one that
+    the run leaves in force: of the version that was `chosen` on the gate's problems, where there
+    was a choice, else of the last. `comparison` says whether it is better than the empty one on the
+    held-out problems, or where there are none on the sealed ones; where nothing else tells, `gain`
+    is what the run gains by its own attempts. `seconds` is the time of this session, and
+    `nothing_learned` says why the run has changed nothing in the library, where it has not."""
 
     run: Run
     versions: tuple[Version, ...]
@@ -106,11 +105,10 @@ async def run_to_end(
     on_progress: OnProgress = ignore,
     hand_out: HandOut | None = None,
 ) -> TrainResult:
-    """Does what is left of a run, and the comparison that belongs to its end. One process at a time
-    works on a run. Cancelled, it records what is in flight and can be resumed. Of a run that is
-    finished nothing is left: no model is opened, and no call made. `hand_out` has the groups made
-    elsewhere, as `tfgrpo.workers` does. Raises InvalidOperation where the run is at work elsewhere,
-    and TfgrpoError."""
+    """Does the rest of a run, and the comparison at its end. One process at a time works on a run.
+    When cancelled, it records what is in flight and can be resumed. For a finished run no model is
+    opened and no call is made. With `hand_out` groups are made elsewhere, as `tfgrpo.workers` does.
+    Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError."""
     started = time.monotonic()
     run, plan = ready.run, ready.plan
     if store.runs.state(run) == "finished":

@@ -1,4 +1,4 @@
-"""What a run or an evaluation will take before anything is spent: calls × their size.
+"""Estimates what a run or an evaluation will take, before anything is spent: calls × their size.
 
 Prompts are rendered for real; answers are as long as this store has seen from the model, else as
 the rules below say. *Expected* is the likely figure, *most* an upper one: every group teaches,
@@ -105,9 +105,9 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """The stages of a run, expected and at most, and in words what is in neither; of a run that has
-    begun what is left, with what is spent. `about` names what it is of, if not of a run. `unseen`
-    says what may be spent that no estimate and no account can know of."""
+    """The stages of a run, expected and at most, and in words what neither includes; for a run that
+    has begun, what is left and what is spent. `about` names the subject, if it is not a run.
+    `unseen` names spending that no estimate and no account can know of."""
 
     expected: Stages
     most: Stages

@@ -1,4 +1,5 @@
-"""From what a person asks for to a run that is ready: everything checked, nothing paid for yet."""
+"""From a person's request to a run that is ready: everything is checked, and nothing is paid for
+yet."""
 
 from __future__ import annotations
 
@@ -78,9 +79,9 @@ class ReadyRun:
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what may.
-    `budget` is the most that may be spent, as `--budget` writes it; with `keep_going` it goes on
-    where its first attempts leave nothing to learn."""
+    """Which run: a new one of that `name`, an unfinished one to `resume`, or with `new` a new one
+    in any case. `budget` is the most that may be spent, as `--budget` writes it; with `keep_going`
+    it goes on where its first attempts leave nothing to learn."""
 
     name: str | None = None
     resume: str | None = None

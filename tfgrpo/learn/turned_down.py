@@ -1,8 +1,8 @@
 """What people turned down: it is not proposed again.
 
-Proposals are decisions in the store (`improvement/proposals.py` makes them). What was rejected
-whole, and what was left over where only a part was accepted, counts for trainings that go on from
-where the proposal was made. So does what a person deletes from the library by hand.
+Proposals are decisions in the store (`improvement/proposals.py` makes them). A rejected proposal,
+and what was left where only a part was accepted, count for trainings that go on from where the
+proposal was made. So does what a person deletes from the library by hand.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The policy `base-prompt`: probation in which the base prompt, and what is said of an agent's
-tools, are written anew as well.
+"""The policy `base-prompt`: probation that also rewrites the base prompt and the descriptions of an
+agent's tools.
 
 The reflection model is shown the words that `agent_objective` stands for, or a tool's description,
 and what attempts under them came to, and writes others. These are candidates like any other
 (`[objective] …`, `[tool NAME] …`, `rendering/experience_texts.py`) that belong to every problem.
-Where a library has such words already, one stands in their place, and is a MODIFY of them
-(`learn/rivals.py`). No code looks whether the form of an answer was lost: attempts that lose it are
-wrong. Of many tools those that attempts call come first, and the others in turn.
+Where a library has such words already, a candidate takes their place, and becomes a MODIFY of them
+(`learn/rivals.py`). No code checks whether the form of an answer was lost: attempts that lose it
+are wrong. Tools that attempts call most come first, then the others in turn.
 """
 
 from __future__ import annotations
@@ -205,12 +205,12 @@ class _Asking(NamedTuple):
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        """What its id follows from, beside run and step."""
+        """The part of its id that follows neither from the run nor from the step."""
         return ("tool", self.of) if self.of else ("objective", self.draw)
 
     @property
     def call_path(self) -> tuple[str, ...]:
-        """What tells its call from others of the step."""
+        """The part of its call's key that differs from other calls of the step."""
         if self.of:
             return ("description", self.of)
         return ("objective", *([f"draw {self.draw}"] if self.draw else ()))

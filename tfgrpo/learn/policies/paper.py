@@ -3,8 +3,8 @@
     roll out → summarise → compare → plan
 
 Every attempt is shown the whole library, and nothing is measured before it enters. Each operation
-of a plan is checked; what is wrong goes back once, and then that operation alone is refused, on
-record, as is a lesson that no operation takes up.
+of a plan is checked. A wrong one is sent back once; after that it alone is refused, on record. So
+is a lesson that no operation takes up.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 
 Attempts are shown a random part of the candidates that are tried at their problem (`assign.py`),
 and rewards say what each does (`measure.py`). The reflection model reads a group beside those most
-like it (`propose.py`), and what it says are candidates for the next step, as right answers are. A
-rule decides by effects alone (`decide.py`); no text is judged by its words.
+like it (`propose.py`), and the lessons that it gives are candidates for the next step, as right
+answers are. A rule decides by effects alone (`decide.py`); no text is judged by its words.
 
-What comes of a step are operations on the run's branch (an ADD for what is promoted, a DELETE for
-what no longer helps, a KEEP for what a group came to again) and on its branch of candidates
+A step results in operations on the run's branch (an ADD for what is promoted, a DELETE for what no
+longer helps, a KEEP for a lesson that a group gave again) and on its branch of candidates
 (`pool.py`). The last step proposes nothing: no attempt would measure it. It is the last that is
 planned, or the last that the budget pays for (`payable.py`): what was measured is decided about,
 and nothing is paid for half of a step.

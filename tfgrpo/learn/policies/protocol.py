@@ -1,6 +1,6 @@
-"""How a step learns: policies, each a class in a file of its own, ours by a name, others installed
-as entry points of the group `tfgrpo.policies` or named as `module:Class`. A policy makes a step's
-attempts with the run's collector and says what is to be done to the library."""
+"""How a step learns: policies, each a class in a file of its own. Built-in ones have a name; others
+are entry points of the group `tfgrpo.policies`, or are named as `module:Class`. A policy makes a
+step's attempts with the run's collector and returns the operations on the library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from tfgrpo.store.records import Library, Operation, Version
 class Step(NamedTuple):
     """A step to learn from: its number from 0 and its problems, the version in force with its
     library, where its operations come from, and how many attempts come after it. Its budget
-    `is_short` where it pays for fewer of them than are planned, or where nobody knows yet."""
+    `is_short` where it pays for fewer of them than are planned, or where the cost is not known
+    yet."""
 
     number: int
     batch: Sequence[Problem]
@@ -54,11 +55,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a step came to: its groups in the order of the batch, what each of those that teach
-    taught, the operations on the run's branch and those on the branch of candidates, and what was
-    refused, failed or repaired. `following` are operations on the branch of candidates that are
-    made if one on the run's branch about the experience of that id is. With `is_over` the run needs
-    no further step. The last step may say what the run gains, by its own attempts."""
+    """The result of a step: its groups in the order of the batch, the lessons of those that teach,
+    the operations on the run's branch and on the branch of candidates, and what was refused, failed
+    or repaired. `following` are operations on the branch of candidates that are made if one on the
+    run's branch about the experience of that id is. With `is_over` the run needs no further step.
+    The last step may say what the run gains, by its own attempts."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()
@@ -80,9 +81,9 @@ class Policy(Protocol):
     def __init__(self, parts: RunParts, collector: Collector) -> None: ...
 
     async def learn(self, step: Step) -> Learned:
-        """Makes a step's attempts and returns what they teach. Whatever it asks follows from the
-        record, since a step that was interrupted is done again from its beginning. Raises
-        EndpointError, BudgetReached and StoppedEarly."""
+        """Makes a step's attempts and returns what they teach. All its calls must follow from the
+        record, since an interrupted step is done again from its beginning. Raises EndpointError,
+        BudgetReached and StoppedEarly."""
 
 
 def evidence_of(lesson: Lesson, calls: tuple[str, ...] = ()) -> dict[str, Any]:

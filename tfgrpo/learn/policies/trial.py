@@ -1,12 +1,12 @@
 """The policy `trial`: what is in a library is shown to a random half of attempts, and measured.
 
 Nothing is learned. The version that such a run begins with says which versions are on trial: one
-whose experiences are to be proved, or two whose experiences are to be merged. What these have and
-the run's base has not are its candidates (`learn/pool.py`); a text that a side changed is one too,
-in the place of what it was (`learn/rivals.py`). Every attempt is on record with what belonged to
-its problem and what it was shown (`learn/assign.py`). A run with one version on trial ends as soon
-as all is decided (`evaluation/pair_verdicts.py`), and passes over problems to which only decided
-things belong. One with two makes all its attempts.
+whose experiences are to be proved, or two whose experiences are to be merged. Experiences that
+these have and the run's base has not are its candidates (`learn/pool.py`); a text that a side
+changed is a candidate too, in the place of the old text (`learn/rivals.py`). Every attempt is on
+record with what belonged to its problem and what it was shown (`learn/assign.py`). A run with one
+version on trial ends as soon as everything is decided (`evaluation/pair_verdicts.py`), and skips
+problems to which only decided items belong. A run with two makes all its attempts.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def on_trial(store: Store, run: Run) -> list[Version]:
 
 
 def candidates(store: Store, run: Run) -> list[Operation]:
-    """What brings a run's base to the library on trial: that of one version, or of two merged,
-    where texts that both sides changed are as in the first."""
+    """The operations from a run's base to the library on trial: that of one version, or of two
+    merged, where texts that both sides changed are as in the first."""
     versions = on_trial(store, run)
     base = {e.id: e.text for e in store.library(store.version(run.base))}
     first = store.library(versions[0])
@@ -175,9 +175,9 @@ def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
 
 
 def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
-    """What attempts say of each thing, by its name; `left` attempts may still come. They are taken
-    by step, problem and number, in whatever order they came: so a run that looks at them as it
-    goes, one that was resumed, and a reader of the record see the same."""
+    """The verdict on each item from the attempts, by its name; `left` attempts may still come.
+    Attempts are taken by step, problem and number, in whatever order they came: so a run that looks
+    as it goes, a resumed run, and a reader of the record see the same."""
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
     for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
@@ -199,9 +199,9 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
 
 
 class Tried(NamedTuple):
-    """What a trial says of a thing: its name, the ids that it has in a library and its text, the
-    verdict with the effect that pairs show, and what the learner's estimator makes of it, None
-    where it was in no attempt."""
+    """The result of a trial for one item: its name, its ids in a library, its text, the verdict
+    with the effect from pairs of attempts, and the effect by the learner's estimator (None where it
+    was in no attempt)."""
 
     name: str
     ids: tuple[str, ...]
@@ -250,8 +250,8 @@ def _first_pool(store: Store, run: Run) -> Pool:
 
 
 def conclude(store: Store, run: Run, model: str) -> tuple[Version, list[Tried]]:
-    """Puts what a proof came to on record, once: what helps as ADDs on the run's branch, the rest
-    as DELETEs on its branch of candidates, each with its figures. Returns that version."""
+    """Records the result of a proof, once: items that help as ADDs on the run's branch, the rest as
+    DELETEs on its branch of candidates, each with its figures. Returns that version."""
     tried = results(store, run)
     tip = store.tip(run.branch)
     if "proof" in tip.meta:
