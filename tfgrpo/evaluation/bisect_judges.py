@@ -1,5 +1,6 @@
-"""Finding the first bad version by itself, by a command that tries a library or by score. Each
-verdict is marked, so a search goes on where it stopped; None means that nothing is known yet."""
+"""Finds the first bad version automatically, by a command that tries a library or by recorded
+scores. Each verdict is marked, so a search goes on where it stopped; None means that nothing is
+known yet."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SKIP = 125
 
 
 class Finding(NamedTuple):
-    """What a judge says of a version, and why."""
+    """A judge's verdict on a version, and its reason."""
 
     verdict: BisectVerdict
     why: str
@@ -88,8 +89,7 @@ def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def forget(folder: Path) -> None:
-    """Takes away what `materialise` wrote, and the folder when nothing else is in it: also from the
-    disk, with what went beside it before."""
+    """Removes what `materialise` wrote, and the folder when nothing else is in it."""
     for path in library_files(folder):
         path.unlink(missing_ok=True)
         atomic_write.clear_copies(path)
@@ -137,7 +137,7 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
 def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
     """A judge by scores on record under the conditions of the bad version's newest evaluation: a
     mean below `below` is bad, no score is unknown. Raises BisectError when the bad version has no
-    score, or an end of the search is not what it is said to be."""
+    score, or the score of an end of the search contradicts its mark."""
     search = searches.load(store)
     if search.bad is None:
         raise BisectError("mark a bad version first", hint="mark one with `tfgrpo bisect bad REV`")
@@ -167,7 +167,7 @@ def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
 
 
 def to_evaluate(dataset: str, version: Version) -> str:
-    """How a missing score is made."""
+    """The command that makes a missing score."""
     return f"`tfgrpo eval {dataset} --library {version.name}` makes it, under the same conditions"
 
 

@@ -32,7 +32,7 @@ class ProblemPair(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """What the library has more than the control."""
+        """The library's mean reward less the control's."""
         return self.mean - self.control
 
     @property
@@ -202,8 +202,9 @@ class Comparison(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What decides a difference at 95 %, four times out of five: it, and the standard deviations of
-    true differences over problems (`between`) and of one sample's reward (`within`)."""
+    """What a comparison needs to decide a difference at 95 % with a power of 80 %: the difference,
+    and the standard deviations of true differences over problems (`between`) and of one sample's
+    reward (`within`)."""
 
     difference: float
     between: float
@@ -253,14 +254,14 @@ def recorded_pairs(
 
 
 def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
-    """What it takes to decide a difference like the one between two evaluations."""
+    """The plan to decide a difference like the one between two evaluations."""
     before, after = rewards(store.runs.scores(a)), rewards(store.runs.scores(b))
     between, within = statistics.spreads(before, after)
     return Power(statistics.paired(before, after).estimate.mean, between, within)
 
 
 def unscored_words(version: Version, count: int) -> str:
-    """That so many samples of a library could not be judged."""
+    """A note that so many samples of a library could not be judged."""
     samples = "1 sample" if count == 1 else f"{count:,} samples"
     return f"{version.name}: {samples} could not be judged and do not count"
 

@@ -1,12 +1,12 @@
-"""Credit: what the presence of each experience does to the reward.
+"""Credit: the effect of each experience's presence on the reward.
 
 Training leaves a random part of the library out of each prompt, so rewards are regressed on
 presence within strata: the rollouts of one problem under one library. Intervals are cluster-robust
-by problem (CR1, Student's t; Cameron and Miller, 2015), and count the problems where presence
-varied: an experience that belongs to four has 3 degrees of freedom, whatever others there are.
-Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with the text that
-it has at a version; examples have one credit together. Attempts that try a lesson at its own
-problem count for nothing.
+by problem (CR1, Student's t; Cameron and Miller, 2015). They count the problems where presence
+varied: an experience that belongs to four problems has 3 degrees of freedom, however many others
+there are. Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with
+the text that it has at a version; examples have one credit together. Attempts that try a lesson at
+its own problem count for nothing.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class RecordedAttempts:
     def estimates(
         self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
     ) -> dict[str, list[Estimate]]:
-        """The credits from the first so many of `steps`, for each of `ends`, ascending; without,
-        from all. With `by`, for each value of that entry of verdicts by itself."""
+        """The credits from the first N of `steps`, for each N in `ends`, ascending; without `ends`,
+        from all steps. With `by`, separately for each value of that entry of verdicts."""
         ends = ends or [len(self.steps)]
         with self._store.port.reading():
             return estimate(self._ids, lambda: self._read(ends, by), parts=len(ends), level=level)
@@ -158,8 +158,8 @@ def _chunk(
 
 
 def unit(experience: Experience) -> str:
-    """What is credited: an experience with its text, on whichever branch, or all examples as one,
-    since attempts were shown all of them or none."""
+    """The unit of credit: an experience with its text, on any branch, or all examples as one, since
+    attempts were shown all of them or none."""
     if is_example(experience.text):
         return f"{EXAMPLES}@"
     return f"{experience.id}@{digest([experience.text])[:8].hex()}"
@@ -178,7 +178,8 @@ class Observation(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Credited:
     """An experience of a library with its label and its credit; None where nothing is known. Where
-    it `was_chosen` by its measured effect, the credit has attempts that chose it, and flatters."""
+    it `was_chosen` by its measured effect, the credit includes attempts that chose it, and is too
+    high."""
 
     label: str
     experience: Experience
@@ -258,7 +259,8 @@ MOST = 16
 
 
 class CreditMoment(NamedTuple):
-    """What was known after a step (from 1; None: by now) with the library of `version`."""
+    """The credits that were known after a step (from 1; None: by now) with the library of
+    `version`."""
 
     run: str
     step: int | None
@@ -300,8 +302,8 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
 
 
 def credit_points(moments: Sequence[CreditMoment], id: str) -> list[CreditPoint]:
-    """One experience's credit over time, with a point of nothing known where it got other words;
-    the last moment counts only if it tells more than the step before."""
+    """One experience's credit over time, with an empty point where its text changed; the last
+    moment counts only if it says more than the step before."""
     points: list[CreditPoint] = []
     before: str | None = None
     for moment in moments:

@@ -1,4 +1,5 @@
-"""From what a person asks for to an evaluation that is ready: everything checked, nothing paid."""
+"""From a person's request to an evaluation that is ready: everything is checked, and nothing is
+paid."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ FROM_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class EvalPlan:
-    """Versions to score, on what, and what it may take."""
+    """The versions to score, the data, and what the evaluation may cost."""
 
     versions: tuple[Version, ...]
     task: EvalTask
@@ -120,8 +121,8 @@ def plan_evaluation(
 def eval_settings(
     store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
 ) -> tuple[EvalSettings, tuple[str, ...]]:
-    """Settings as given, then of [eval], of the run that made the first of these versions (or
-    HEAD's), of [train]; and what to say of models. Raises SettingsError and NotTrusted."""
+    """The settings: as given, then from [eval], from the run that made the first of these versions
+    (or HEAD's), and from [train]; and notes about models. Raises SettingsError and NotTrusted."""
     project.require_trust(given)
     frozen: Mapping[str, Any] = {}
     for version in (*versions, store.head.version):
@@ -160,7 +161,7 @@ def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any])
 def leak_warnings(
     store: Store, project: Project, version: Version, dataset: Sequence[Problem]
 ) -> list[str]:
-    """Which of these problems a library was trained on, or that this cannot be known."""
+    """Warnings about problems that a library was trained on, or that this cannot be known."""
     name = run_of_history(store, version)
     if name is None:
         return []
@@ -205,8 +206,9 @@ T = TypeVar("T")
 
 
 async def apart(store: Store, work: Callable[[Store], T]) -> T:
-    """What work comes to in a thread, given the store opened there: checking the problems of a run
-    or an evaluation asks an event loop of its own, and a store belongs to one thread."""
+    """Runs `work` in a thread, with the store opened there, and returns its result: checking the
+    problems of a run or an evaluation needs an event loop of its own, and a store belongs to one
+    thread."""
 
     def opened() -> T:
         with Store.open(store.path, author=store.author) as there:

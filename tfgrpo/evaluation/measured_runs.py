@@ -1,4 +1,5 @@
-"""Which runs tell what experiences do. Nothing heavy is imported: `tfgrpo log` asks it too."""
+"""Which runs measure effects of experiences. Nothing heavy is imported, since `tfgrpo log` uses it
+too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Answers that several processes may want: one of them asks at a time, and who waited finds them in
-the journal."""
+"""Answers that several processes may want: one process asks at a time, and the others then find the
+answers in the journal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LOCKS = 64
 async def alone(
     runs: Runs, scope: str, parts: Collection[Any], on_wait: Callable[[bool], None]
 ) -> AsyncIterator[None]:
-    """Waits until nobody else asks for answers in these parts of a scope, which are JSON
-    values. `on_wait` is told when it begins to wait, and when that is over. Who is killed holds
-    nothing. Raises StoreError."""
+    """Waits until no other process asks for answers in these parts of a scope, which are JSON
+    values. `on_wait` is called when it begins to wait, and when that is over. A killed process
+    holds nothing. Raises StoreError."""
     numbers = sorted({digest([scope, part])[0] % LOCKS for part in parts})
     paths = [runs.asking_path(f"{digest(scope).hex()[:24]}-{number}") for number in numbers]
     waits = False

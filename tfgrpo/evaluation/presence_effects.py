@@ -1,10 +1,10 @@
-"""What presence does to the reward: least squares within strata, with intervals robust to attempts
-at one problem being alike (CR1). An interval is as wide as the problems are few at which its
-experience was there for some attempts and not for others.
+"""The effect of presence on the reward: least squares within strata, with intervals robust to
+attempts at one problem being alike (CR1). An interval is wider the fewer problems there are at
+which some attempts had the experience and others had not.
 
-Attempts are read twice, for sums and for residuals. What is held is the square of the experiences,
-those times the problems, and the open strata, however many attempts there are. The store cannot add
-up residuals: they are of whole rows.
+Attempts are read twice, for sums and for residuals. Memory grows with the square of the number of
+experiences, with that number times the problems, and with the open strata, not with the attempts.
+The store cannot add up residuals, which need whole rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Chunk(NamedTuple):
 
 
 class LotEnd(NamedTuple):
-    """That no later chunk has attempts of a lot."""
+    """A mark that no later chunk has attempts of a lot."""
 
     lot: Hashable
 
@@ -193,7 +193,7 @@ class _Group:
         lot.add(chunk, self._codes, y[:, None])
 
     def end(self, name: Hashable) -> None:
-        """Takes the means of a lot's strata off, which are over, in either reading."""
+        """Subtracts the means of a lot's strata, which are complete, in either reading."""
         lot = self._lots.pop(name, None)
         if lot is not None and self._scores:
             for part in range(self._part, self._parts):
@@ -246,7 +246,7 @@ class _Group:
     # their covariance:
 
     def score(self, chunk: Chunk) -> None:
-        """Adds what attempts leave unexplained, by problem."""
+        """Adds the residuals of attempts, by problem."""
         while self._part < chunk.part:
             self._end_part()
         x, y = chunk.present, chunk.rewards

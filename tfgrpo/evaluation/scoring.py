@@ -1,6 +1,6 @@
-"""Evaluation: how good libraries are on problems, sample by sample side by side, so that drift
-meets all alike. What is on record under the same conditions is read, and who wants what another
-process asks for at the moment waits for it."""
+"""Evaluation: how good libraries are on problems. Samples are made side by side, so that drift of
+the endpoint affects all libraries alike. Scores on record under the same conditions are read, and a
+process waits for answers that another one is asking for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class EvalProgress:
         self._tell()
 
     def wait(self, waiting: bool) -> None:
-        """Notes whether another evaluation is waited for, which asks for the same."""
+        """Notes whether it waits for another evaluation that asks for the same answers."""
         self.waiting = waiting
         self._tell()
 
@@ -133,13 +133,13 @@ class EvalTask:
         return conditions(self.problems, self.settings, self.domain)
 
     def shown(self, library: Library, problem: Problem) -> Library:
-        """What of a library is in the prompt of a problem."""
+        """The part of a library that is in the prompt of a problem."""
         top_k, rank = self.settings.top_k or None, self.domain.retrieve
         return relevant(library, problem.problem, top_k, rank=rank)
 
     def shares_calls(self, libraries: Iterable[Library]) -> bool:
         """Whether evaluations of these and other libraries may want the same answer of a model: a
-        judge is asked of an answer alone, and a part of two libraries may be the same."""
+        judge sees only an answer, and two libraries may have the same part in a prompt."""
         is_part = self.settings.top_k or not all(is_whole(one, None) for one in libraries)
         return self.domain.judge is not None or bool(is_part)
 

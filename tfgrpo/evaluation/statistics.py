@@ -71,10 +71,10 @@ def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estimate:
-    """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927). It is on the
+    """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927). It uses the
     effective sample size m(1 - m) / variance of the mean with Student's quantile, as for clustered
-    samples (Dean and Pagano, 2015), at most `most` and that only as far as samples of a problem
-    disagree. Simulated, it covers at least 93 % at every mean from .02 to .98."""
+    samples (Dean and Pagano, 2015), at most `most`, and that much only as far as samples of a
+    problem disagree. Simulated, it covers at least 93 % at every mean from .02 to .98."""
     mean, n = fmean(values), len(values)
     if n < 2:
         return Estimate(mean, 0.0, 1.0, n)
@@ -311,7 +311,8 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
 
 
 def distinctions(conditions: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What tells conditions from others that are described by the same words, each in words."""
+    """The differences, in words, between conditions that are otherwise described by the same
+    words."""
     names = {n for one in others for n in (*conditions, *one) if one.get(n) != conditions.get(n)}
     words = {name: str(value) for name, value in conditions.items() if name in names}
     return [
@@ -322,7 +323,7 @@ def distinctions(conditions: Mapping[str, Any], others: Iterable[Mapping[str, An
 
 
 def verdict_words(difference: Difference, samples: int) -> str:
-    """A verdict, and what would decide it where it is inconclusive."""
+    """A verdict; where it is inconclusive, with the number of problems that would decide it."""
     if difference.verdict != "inconclusive":
         return difference.verdict
     if difference.problems_needed is None:

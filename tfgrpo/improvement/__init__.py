@@ -1,2 +1,3 @@
-"""From what went wrong in production to a better library: problems from traffic, a training on a
-branch, a proposal with its evidence, and whether a library still helps on another model."""
+"""From calls that went wrong in production to a better library: problems from traffic, a training
+on a branch, a proposal with its evidence, and a check whether a library still helps on another
+model."""

@@ -1,9 +1,10 @@
 """Collection: exchanges that went wrong become problems to learn from.
 
-Wrong is what was corrected, has a low mean score, or was answered differently in two arms of an
-experiment. The ground truth is the last correction, else another call's answer to that question
-that was scored right. A question is taken once, and never if it is in a held-out, gate or sealed
-set, exactly or nearly. What looks like a mail address, a key, a card or an account is taken out.
+An exchange went wrong if it was corrected, has a low mean score, or was answered differently in two
+arms of an experiment. The ground truth is the last correction, else another call's answer to that
+question that was scored right. A question is taken once, and never if it is in a held-out, gate or
+sealed set, exactly or nearly. Texts that look like a mail address, a key, a card or an account are
+taken out.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ class CollectionRules:
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """From where: `files`, or else the calls that `which` names with scores by `by`; `heldout` are
-    more sets to keep out, `output` is the file, by default `collected.jsonl` in the project."""
+    """Where problems come from and go: `files`, or else the calls that `which` names with scores by
+    `by`; `heldout` are further sets whose problems are left out; `output` is the file, by default
+    `collected.jsonl` in the project."""
 
     files: tuple[Path, ...] = ()
     which: CallFilter = field(default_factory=CallFilter)
@@ -142,8 +144,8 @@ def collected(
     known: Sequence[Problem] = (),
     held: Sequence[Problem] = (),
 ) -> Collected:
-    """The problems among exchanges, less what a pattern finds, but those `known` already or `held`
-    out."""
+    """The problems among exchanges, without those that are `known` already or `held` out; what a
+    pattern finds is taken out of their texts."""
     unread: list[Unread] = []
     left_out: list[LeftOut] = []
     groups: dict[str, list[Exchange]] = {}
@@ -178,7 +180,8 @@ def collected(
 
 
 def question(messages: Sequence[Message]) -> str:
-    """What calls that ask the same share: the words, less white space and case."""
+    """A key that is the same for calls that ask the same: the words, without white space and
+    case."""
     return json.dumps([[role, _plain(text)] for role, text in messages])
 
 

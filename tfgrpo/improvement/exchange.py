@@ -1,5 +1,5 @@
-"""Exchanges: what an application asked a model, what came back, and what is known of it; words
-alone, since images, tools and what a provider keeps cannot be asked again."""
+"""Exchanges: an application's request to a model, the answer, and the feedback on it. Only words
+count, since images, tools and what a provider keeps cannot be asked again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Exchange(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """What could not be read as an exchange: where it stands, and why."""
+    """Something that could not be read as an exchange: its place, and why."""
 
     where: str
     why: str
@@ -64,7 +64,7 @@ def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
     """Yields the calls on record, oldest first, with the scores of `author` on the scale from 0 to
-    1, and those that cannot be used; the ones that nothing is known against only with `every`."""
+    1, and those that cannot be used. Calls without feedback are included only with `every`."""
     scales = traffic.scales()
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
@@ -204,8 +204,8 @@ def words(content: object) -> str:
 
 
 def answered(text: str) -> str:
-    """What an answer says: of a provider's JSON, of any route, the first choice's text; of anything
-    else, as a stream's text that was kept, all of it."""
+    """The text of an answer: the first choice's of a provider's JSON (any route); anything else,
+    such as the recorded text of a stream, as it is."""
     try:
         body = read_json(text)
     except (ValueError, RecursionError):

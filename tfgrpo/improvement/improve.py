@@ -1,8 +1,8 @@
 """The loop in one call: collect, train on a branch with a gate, compare on held-out, propose.
 
-It is made for a timer: too few new problems are left for later, one process works on a store, on
-whatever machine, and what was cut off goes on from the journal. The target moves only if the
-request accepts what is better.
+It is made to be run by a timer: too few new problems wait for a later call, one process works on a
+store at a time, on any machine, and an interrupted improvement goes on from the journal. The target
+moves only if the request accepts what is better.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ImproveRequest:
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Viewed):
-    """What came of an improvement. `new` counts the problems that it was about, or that wait."""
+    """The outcome of an improvement. `new` counts the problems that it was about, or that wait."""
 
     outcome: Outcome
     target: str
@@ -140,8 +140,9 @@ async def improve(
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
 ) -> Improvement:
-    """Does what there is to do for a branch, and returns what came of it; what failed goes on at
-    the next call. Raises Busy, BudgetReached, and TfgrpoError."""
+    """Collects, trains and proposes for a branch where there is something to do, and returns the
+    outcome. An improvement that failed goes on at the next call. Raises Busy, BudgetReached, and
+    TfgrpoError."""
     with store.runs.hold(lock_path(store)) as free:
         if not free:
             raise Busy(AT_WORK, hint="`tfgrpo status` shows its run")
@@ -161,9 +162,9 @@ def lock_path(store: Store) -> Path:
 def estimate_improvement(
     store: Store, project: Project, request: ImproveRequest
 ) -> RunEstimate | str:
-    """What an improvement would take now, or the rest of the one that was cut off: the training
-    with its gate, and the comparison on held-out problems; or that there is nothing to do. Raises
-    TfgrpoError."""
+    """Estimates what an improvement would take now, or the rest of an interrupted one: the training
+    with its gate, and the comparison on held-out problems. Or it says that there is nothing to do.
+    Raises TfgrpoError."""
     project.require_trust(request.settings)
     job = Improving(store, project, request)
     begun, given, table = job.begun(), job.given, job.table

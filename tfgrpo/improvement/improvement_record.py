@@ -1,6 +1,6 @@
-"""The record of improvements: two decisions each, beginning and end. A problem belongs to one
-part (train, gate, heldout) of one improvement for good: no proposal is judged by what trained
-it."""
+"""The record of improvements: two decisions each, beginning and end. A problem belongs to one part
+(train, gate, heldout) of one improvement for good: no proposal is judged by problems that it was
+trained on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Round:
     """One improvement. `problems` are the digests of its problems, `base` the version of `target`
-    that it began with; `ended` says what came of it, None while nothing did."""
+    that it began with; `ended` is its outcome, None while it has none."""
 
     name: str
     target: str
@@ -71,7 +71,7 @@ def rounds(store: Store, target: str) -> list[Round]:
 
 
 def problem_digest(row: Row) -> str:
-    """What an improvement knows a collected problem by."""
+    """The digest by which an improvement knows a collected problem."""
     return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -83,9 +83,9 @@ def unused(
     *,
     giving_up: bool = False,
 ) -> list[Row]:
-    """The rows that no improvement of a target was about, by record or files; of one that came to
-    nothing (with `giving_up` also one under way), what a finished step learned from is used.
-    `fields` maps our names to the data's. Raises DatasetError."""
+    """The rows that no improvement of a target was about, by record or files. Of an improvement
+    that came to nothing (with `giving_up` also of one under way), only rows that a finished step
+    learned from count as used. `fields` maps our names to the data's. Raises DatasetError."""
     used: set[str] = set()
     for one in rounds(store, target):
         if one.ended in RETURNED or (giving_up and one.ended is None):
@@ -177,8 +177,8 @@ def end(store: Store, one: Round, state: str, why: str | None = None, **more: An
 
 
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
-    """Deals rows into the parts and `train` by digest; what is nearly the same as one to learn from
-    is learned from, and of few rows more are learned from than tried on."""
+    """Deals rows into the parts and `train` by digest. A row that is nearly the same as a training
+    row is a training row too, and of few rows more go to training than to the other parts."""
     left = sorted(rows, key=problem_digest)
     dealt: dict[str, list[Row]] = {}
     most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))

@@ -36,8 +36,9 @@ REASON = 500
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """Which calls are judged, and by what: the name of a domain that needs no ground truth, such as
-    `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most, and
-    `redact` are expressions of what leaves its reasons, beside those of `proxy.toml`."""
+    `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most that it
+    may spend; `redact` has expressions whose matches are taken out of its reasons, beside those of
+    `proxy.toml`."""
 
     domain: str
     which: CallFilter = field(default_factory=CallFilter)
@@ -52,8 +53,8 @@ class JudgeRequest:
 
 
 def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> RunEstimate | str:
-    """What scores of the calls that it has not judged take, or that there are none. Raises
-    TfgrpoError."""
+    """Estimates what scores of the calls that are not judged yet take, or says that there are none.
+    Raises TfgrpoError."""
     given = {**request.settings, "domain": request.domain}
     settings, _ = eval_settings(store, project, [store.head.version], given)
     with closing(open_traffic(traffic_path(store.path))) as traffic:
@@ -74,7 +75,7 @@ async def judge_calls(
     store: Store, project: Project, request: JudgeRequest, *, on_progress: OnProgress = ignore
 ) -> int:
     """Judges the calls that this judge has not, and returns how many got a score. Raises
-    SettingsError for a domain that needs a ground truth, and where another process is at it, and
+    SettingsError for a domain that needs a ground truth, and where another process is judging, and
     TfgrpoError."""
     with process_lock.held(lock_of(store, request.author)) as free:
         if not free:

@@ -1,4 +1,4 @@
-"""What a name stands for where a candidate is wanted, in an experiment or a rollout."""
+"""The meaning of a name where a candidate is wanted, in an experiment or a rollout."""
 
 from __future__ import annotations
 

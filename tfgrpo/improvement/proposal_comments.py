@@ -1,5 +1,5 @@
-"""What people say of a proposal and whom they ask to look: decisions on record, so redaction
-reaches them, that decide nothing and that no controller is told of."""
+"""Comments on a proposal, and requests to look at it. They are decisions on record, so redaction
+reaches them, but they decide nothing, and no training is told of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Comment(NamedTuple):
 
 class Discussion(NamedTuple):
     """The comments on a proposal, oldest first, and who was asked to look, each once: name → by
-    whom. Who has said or decided something since is not waited for."""
+    whom. People who have commented or decided since are left out."""
 
     comments: tuple[Comment, ...] = ()
     awaited: tuple[tuple[str, str], ...] = ()
@@ -71,7 +71,7 @@ def withdraw(store: Store, id: str, decision: str) -> Decision:
 
 
 def discussions(store: Store) -> Mapping[str, Discussion]:
-    """Proposal → what was said of it, of those that anything was said of."""
+    """Proposal → the comments on it, for proposals that have any."""
     return {id: _folded(listed) for id, listed in by_subject(store, KIND).items()}
 
 

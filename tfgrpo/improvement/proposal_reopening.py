@@ -1,6 +1,5 @@
-"""Taking a decision about a proposal back: its branch has its name again, and what it brought
-leaves the target, by a move back or a revert, where it is there still. All of it stays on
-record."""
+"""Takes back a decision about a proposal: its branch gets its name back, and its changes leave the
+target by a move back or a revert, where they are still there. All of it stays on record."""
 
 from __future__ import annotations
 

@@ -117,8 +117,9 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 @dataclass(frozen=True, slots=True)
 class Proposal(Viewed):
     """A proposal as it stands, with times in microseconds since 1970, and author, time and reason
-    of the last decision. `accepted` and `edited` are experiences, `versions` what they became; with
-    `decisions`, their number, who decides says what they saw."""
+    of the last decision. `accepted` and `edited` are experiences, `versions` the versions that they
+    became. `decisions` is the number of decisions so far: whoever decides passes the number that
+    they saw."""
 
     id: str
     state: State
@@ -151,8 +152,8 @@ class Proposal(Viewed):
 
     @property
     def measured(self) -> Effect | None:
-        """The effect, where it is that of what was decided or waits: all changes together, in the
-        words that were proposed. Of a part of them nothing was measured."""
+        """The effect, if it is that of what was decided or waits: all changes together, with the
+        proposed texts. For a part of them nothing was measured."""
         whole = len({one.state for one in self.changes}) == 1 and not self.edited
         return self.effect if whole else None
 
@@ -253,8 +254,8 @@ def get_proposal(store: Store, id: str) -> Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What somebody decides about changes, by label or id, with reasons and `edits`. `take` decides
-    conflicts with the target, `seen` is how many decisions were known."""
+    """A person's decisions about changes, by label or id, with reasons and `edits`. `take` decides
+    conflicts with the target; `seen` is how many decisions the person knew of."""
 
     accept: Sequence[str] = ()
     reject: Mapping[str, str] = field(default_factory=dict)

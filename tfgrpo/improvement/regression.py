@@ -1,9 +1,9 @@
 """Drift: whether a library still helps on another model, or on last month's under the same name.
 
 The library and the empty one attempt the same problems on both sides, and the gain is compared by
-problem. What each experience adds is read off attempts that each leave out a random half
-(`learn/assign.py`, `evaluation/credit.py`). Without another model the other side is the record of
-the last time.
+problem. What each experience adds is estimated from attempts that each leave out a random half
+(`learn/assign.py`, `evaluation/credit.py`). Without another model, the other side is the record of
+the last look.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: a library on `data`, with the new side's `settings` (without another model or
-    another address: the same one afresh), and the branch to propose deletions for, if any."""
+    """A request: a library on `data`, with the new side's `settings` (without another model or
+    address, the same model is asked afresh), and the branch to propose deletions for, if any."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -123,7 +123,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Regression(Viewed):
-    """What became of a library. `change` is how much more it adds now than then, by problem. `then`
+    """The result for a library. `change` is how much more it adds now than then, by problem. `then`
     is None where nothing was on record to compare with: this was the first look."""
 
     version: Version
@@ -164,8 +164,8 @@ class Regression(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is asked of a library on two sides. `elsewhere` says that the new side is another model,
-    or at another address; else the old one is what is on record, where anything is (`known`)."""
+    """The two sides of a regression. With `elsewhere` the new side is another model, or at another
+    address; without, the old side is what is on record, if anything is (`known`)."""
 
     version: Version
     library: Library

@@ -1,5 +1,5 @@
 """What is decided about libraries in production: experiments, promotions and rollbacks.
 
-experiment.py (what is on record of one) → experiment_evidence.py (what its calls say) →
-experiment_end.py (what follows); rollback.py for incidents.
+experiment.py (an experiment's record) → experiment_evidence.py (the evidence of its calls) →
+experiment_end.py (the automatic decision); rollback.py for incidents.
 """

@@ -1,9 +1,9 @@
-"""Production over time: what each day came to, when something else was rolled out, which bounds
-that somebody set were crossed, and how much of a month's budget is spent.
+"""Production over time: each day's figures, rollouts, the bounds that were crossed, and how much of
+a month's budget is spent.
 
-One pass over the record of traffic gives all figures. A day is one of UTC, without calls it is
-not there; so is a month. What a call cost is unknown where nobody knows its model's price or its
-tokens; what asked no model cost nothing.
+One pass over the record of traffic gives all figures. Days and months are those of UTC; a day or
+month without calls is left out. The cost of a call is unknown where its model's price or its tokens
+are unknown; a call that asked no model cost nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ProductionReport(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """From where on a day's figures are an alert: a share of failed calls above, a mean score
+    """When a day's figures are an alert: a share of failed calls above the bound, a mean score
     below, a 95 % latency above (milliseconds), dollars above. `month` is the budget of a calendar
     month, in dollars. None: no bound."""
 
@@ -133,8 +133,8 @@ def month_spending(path: str, began: int, prices: Mapping[str, Any]) -> MonthSpe
 
 
 def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
-    """Returns when these branches were put elsewhere since then (microseconds), the last of each
-    of them, oldest first."""
+    """Returns the moves of these branches since a time (microseconds): the last moves of each
+    branch, oldest first."""
     moves: list[Rollout] = []
     for branch in branches:
         for move in islice(store.port.names.ref_log(BRANCH + branch), MOST_ROLLOUTS):
@@ -188,8 +188,8 @@ def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:
 
 
 def budget_alert(spent: MonthSpending, budget: float) -> dict[str, str]:
-    """Returns what is to be told of a month's budget, the most that is so: that all of it or nearly
-    all is spent, or for how many calls that cannot be known. How much → in words."""
+    """Returns the strongest notice that is due about a month's budget: that all of it or nearly all
+    is spent, or for how many calls the cost is unknown. How much → in words."""
     least = "at least " if spent.unpriced else ""
     words = f"the calls of the month cost {least}${spent.dollars:,.2f}"
     if spent.dollars > budget:

@@ -1,9 +1,9 @@
-"""What an experiment with `--auto` comes to by itself: promoted, or rolled back, on record.
+"""The automatic end of an experiment with `--auto`: promoted, or rolled back, on record.
 
 The proxy looks every few seconds, in a process of its own (`proxy/running_experiments.py`): no
 request waits for a sum over all calls. Looking often costs no certainty, for the tests are made for
-that. Whoever watches a guarded rollout looks as the proxy does, and the first of the two that sees
-a decision makes it; so it goes on where the watching ends.
+that. The command that watches a guarded rollout looks as the proxy does, and the first of the two
+that sees a decision makes it. So the rollout goes on when the command ends.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def settle(store: Store, running: Experiment) -> Settled | None:
 
 
 def settle_all(path: str) -> list[Settled | str]:
-    """Settles the experiments in a store that may be settled by themselves, each in the name of
-    who started it; returns those that are, and why others cannot be. Raises StoreError."""
+    """Settles the experiments in a store that may be settled automatically, each in the name of the
+    person who started it; returns those that were settled, and why others could not be. Raises
+    StoreError."""
     settled: list[Settled | str] = []
     with Store.open(path) as store:
         due = [one for one in experiments(store) if one.state == RUNNING and one.plan.auto]
@@ -101,8 +102,9 @@ def main(path: str) -> None:
 
 
 def watch(store: Store, name: str, until: float | None = None) -> Iterator[Evidence]:
-    """Yields what is found of an experiment, until it is over: promoted, rolled back, or stopped
-    by whomever, or, with nothing decided, by this after so many seconds. Raises StoreError."""
+    """Yields what is found of an experiment until it is over: promoted, rolled back, or stopped by
+    anybody. If nothing is decided after so many seconds, this function stops it. Raises
+    StoreError."""
     deadline = None if until is None else time.monotonic() + until
     while True:
         running = experiment(store, name)

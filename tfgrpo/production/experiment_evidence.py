@@ -1,17 +1,17 @@
-"""What the calls of an experiment say: is the candidate worse, or better, or is it too early.
+"""The evidence from an experiment's calls: whether the candidate is worse or better, or whether it
+is too early to say.
 
-**What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
-other arm, after a change of the share, are left out and counted. To leave out the subject instead
-would leave out those who came back, and who comes back depends on the answers. A subject is judged
-by its first value, so that the tests stay exact: no later one takes its place, nor does it go where
-the feedback is taken back. It is compared
-with subjects that were first seen under the same share: among those who come later, the arms differ
-in how many are new. Where the unit is the call, each call is a subject, with an arm of its own.
-Once calls of an experiment were deleted for their age it decides nothing any more: what is left is
-another sample at every look.
+**What counts.** A subject counts once, in the arm that it was seen in first; its calls in the other
+arm, after a change of the share, are left out and counted. To leave out the subject instead would
+leave out those who came back, and who comes back depends on the answers. A subject is judged by its
+first value, so that the tests stay exact: no later value replaces it, and it stays when the
+feedback is taken back. It is compared with subjects that were first seen under the same share:
+among those who come later, the arms differ in how many are new. Where the unit is the call, each
+call is a subject, with an arm of its own. Once calls of an experiment were deleted for their age it
+decides nothing any more: what is left is another sample at every look.
 
 **On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
-one outside counts as the scale's end, and keeps an experiment from promoting by itself. Latency and
+one outside counts as the nearer end of the scale, and prevents automatic promotion. Latency and
 tokens have no bounds, and are compared by ranks (`evaluation/anytime_tests.py` says what that
 means).
 

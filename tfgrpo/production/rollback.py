@@ -1,5 +1,5 @@
-"""An incident: a branch goes back to where it stood, in one move, at the next request. And what is
-shown of such moves: since when a branch stands where it does, and where decisions moved what."""
+"""An incident: a branch goes back to where it stood, in one move, at the next request. It also has
+what is shown of such moves: since when a branch stands where it does, and what decisions moved."""
 
 from __future__ import annotations
 
