@@ -66,7 +66,7 @@ def is_address(text: str | os.PathLike[str]) -> bool:
 
 
 def with_password(text: str) -> str:
-    """The address with its password, for a program that this one starts: never shown."""
+    """The address with its password, for a program that this one starts. It is never shown."""
     from urllib.parse import quote, urlencode, urlsplit
 
     text = str(named_by(text))
@@ -88,8 +88,8 @@ def secrets_of(address: Address) -> dict[str, str]:
 
 
 def passwords_read() -> set[str]:
-    """What this process may have opened a database with: the secrets of each address that was
-    read, and, where there was one, the password of the environment."""
+    """The secrets with which this process may have opened a database: those of each address that
+    was read, and the password of the environment, if any."""
     usual = os.environ.get("PGPASSWORD", "") if _secrets else ""
     return {usual, *_passwords} - {""}
 

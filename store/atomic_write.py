@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under a name that nobody can foretell, at first."""
+"""Files that are written whole or not at all: first under an unpredictable name."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def clear_copies(path: Path | str) -> None:
 
 
 def clear(file: Path | str) -> None:
-    """Removes what a clone or redaction whose process is gone has left beside a store."""
+    """Removes what a clone or redaction left beside a store when its process died."""
     folder = os.path.dirname(file)
 
     def remove_tree(path: str) -> None:
@@ -239,8 +239,8 @@ except ImportError:  # Windows
 
 
 def hold(handle: int, path: str) -> bool:
-    """Takes the lock on what was just made at `path`; returns False where somebody took it for a
-    leftover before, and removes it."""
+    """Takes the lock on what was just made at `path`; returns False where another process took it
+    for a leftover and removes it."""
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

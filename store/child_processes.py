@@ -44,8 +44,8 @@ def isolated_python(*arguments: str) -> list[str]:
 
 
 def without_keys(*families: str) -> dict[str, str]:
-    """This process's environment as far as any program needs it, so without a key, and
-    the variables whose names begin with one of `families`."""
+    """The part of this process's environment that any program needs, which has no keys, and the
+    variables whose names begin with one of `families`."""
     begins = FAMILIES + families
     return {
         name: value

@@ -1,6 +1,6 @@
 """Values from a file that may be damaged, checked column by column before anything relies on them,
-so that damage is an error with a hint. `fsck` finds what is wrong but well formed: a `Defect`. Of
-JSON that a stranger wrote is taken what is of the kind that was expected."""
+so that damage is an error with a hint. `fsck` finds values that are wrong but well formed: a
+`Defect`. Of JSON that a stranger wrote only values of the expected kind are taken."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tok
 
 
 def damage_error(what: str) -> StoreError:
-    """The error for a store that holds what no store holds."""
+    """The error for a store with values that no valid store has."""
     return StoreError(
         f"the store is damaged: {what}",
         hint="run `tfgrpo fsck` for details; restore a backup, and keep this file",
@@ -111,8 +111,8 @@ def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
 
 
 def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
-    """The defects of calls: rows of id, answer, attempts, seconds and the counts. An answer
-    repeats its seconds and its tokens; to those come what tries before it have cost."""
+    """The defects of calls: rows of id, answer, attempts, seconds and the counts. An answer repeats
+    its seconds and its tokens; the counts also include tokens of earlier tries."""
     import json
 
     for id, answer, attempts, seconds, *counts in rows:

@@ -35,7 +35,7 @@ def hide_secrets(text: str) -> str:
 
 
 class TfgrpoError(Exception):
-    """Something a user can mend. `hint` tells how, when that is known. A secret in an address is
+    """An error that a user can fix. `hint` says how, when that is known. A secret in an address is
     left out of the message."""
 
     exit_code = FAILED
@@ -102,7 +102,7 @@ class InvalidName(TfgrpoError):
 
 
 class BadName(InvalidName):
-    """A name that is written as none can be."""
+    """A name whose spelling is not allowed."""
 
     exit_code = NOT_BEGUN
 
@@ -118,7 +118,7 @@ class SettingsError(TfgrpoError):
 
 
 def advice(error: OSError) -> str:
-    """What to do about a file that the system does not let us have."""
+    """The hint for a file that the system does not let us use."""
     if error.errno in NO_ROOM:
         return "free some space and run the same command again"
     return "check the permissions"

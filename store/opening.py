@@ -57,8 +57,8 @@ def members_of(port: Port) -> Members:
 
 
 def new_library(address: str) -> AbstractContextManager[Port]:
-    """The port over a library of a database that one transaction makes, whole or not at all, which
-    ends with this. Raises StoreError where there is one already."""
+    """The port over a new library of a database. One transaction makes the library, whole or not at
+    all, and ends with this. Raises StoreError where there is one already."""
     return _database().new(address, there_already(address))
 
 

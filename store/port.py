@@ -96,7 +96,7 @@ class Port(Protocol):
         for it. Nothing is written inside; one inside another, or inside a transaction, joins it."""
 
     def changes(self) -> int:
-        """A number that is another one after anybody else has committed. Costs microseconds."""
+        """A number that changes after anybody else has committed. Costs microseconds."""
 
     def last_version(self) -> int:
         """The highest version number; below 0 where there is none."""
@@ -185,7 +185,8 @@ class Names(Protocol):
         """The version that a name stands at now."""
 
     def branch_tip(self, name: str) -> BranchTip | None:
-        """Where a name stands, and what an append has to know; None for nowhere."""
+        """Where a name stands, with the values that an append needs; None where it stands
+        nowhere."""
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         """The moves of a name (None: of all names), newest first."""

@@ -1,4 +1,5 @@
-"""Redaction: taking a text that must not be kept out of the store, while every digest verifies.
+"""Redaction: removes a text from the store that must not be kept, while every digest still
+verifies.
 
 Digests cover an event's salted seal, so text, reason and salt can be blanked, on record in
 `redactions`. The text is also taken out of what training left behind. What digests cover themselves
@@ -50,8 +51,9 @@ SHORTEST = 4
 
 
 class Target(NamedTuple):
-    """What is to go: an experience's events (those of one version, the one at one row), texts.
-    `texts` are looked for everywhere; so are the texts of the experience's events."""
+    """What is to be removed: an experience's events (all, those of one version, or the one at one
+    row), and texts. `texts` are looked for everywhere; so are the texts of the experience's
+    events."""
 
     experience: str | None = None
     version: Version | None = None

@@ -1,13 +1,14 @@
-"""Signatures: that a version is somebody's, by their SSH key, as `ssh-keygen -Y` makes and checks.
+"""Signatures: they show whose a version is, by an SSH key, as `ssh-keygen -Y` makes and checks
+them.
 
 A signature stands in the version's meta and signs the digest that the version has without it. A
 signed tag is a version of its own: without events, with the tag's name in its meta. The keys that
 count are in `allowed_signers` beside the store, in git's form, which never travels.
 
 **Nobody waits for a signature**: a key may ask a person for a passphrase or a touch. A transaction
-that comes to a version to be signed ends there, and nothing of it is recorded. The version is
-signed outside, and the transaction begins again: the same version has its signature then, another
-one, because others wrote meanwhile, is signed in its turn.
+that reaches a version to be signed ends there, and nothing of it is recorded. The version is signed
+outside, and the transaction begins again. The same version then has its signature; if others wrote
+meanwhile, the version is another one and is signed in the same way.
 """
 
 from __future__ import annotations
@@ -267,7 +268,7 @@ class Unsigned(Exception):
 
 
 class Draft(NamedTuple):
-    """What is drawn for a version: the time, the ids of new experiences, the salts of texts."""
+    """The values drawn for a version: the time, the ids of new experiences, the salts of texts."""
 
     on: bytes
     given: Sequence[Operation]
@@ -287,7 +288,8 @@ class SigningTurns:
         self.is_done = False
 
     def begin(self) -> None:
-        """Signs what the attempt before came to, and starts with the first version again."""
+        """Signs the version that the last attempt reached, and starts with the first version
+        again."""
         self._at = 0
         if self._pending is not None:
             payload, pending = self._pending

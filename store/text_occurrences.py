@@ -1,5 +1,5 @@
-"""Where a text lies in a store beside the events, and how it is looked for and taken out: in
-requests, in answers that quote it, and in JSON that escapes it."""
+"""Finds and removes a text in a store beside the events: in requests, in answers that quote it, and
+in JSON that escapes it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Occurrence(NamedTuple):
 
 
 def forms(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ways in which texts are written, longest first: as they are, and on one line, as prompts
-    have them. What JSON and our files make of each is for `matcher` and `matches_bytes`."""
+    """The ways in which texts are written, longest first: as they are, and on one line, as in
+    prompts. `matcher` and `matches_bytes` handle the escapes of JSON and of our files."""
     written = {form for text in texts for form in (text, " ".join(text.split()))}
     return tuple(sorted(written, key=lambda form: (-len(form), form)))
 

@@ -1,1 +1,1 @@
-"""What is on record beside versions: runs, calls, decisions, traffic, spending."""
+"""Records beside versions: runs, calls, decisions, traffic, spending."""

@@ -1,5 +1,5 @@
-"""Virtual keys and what was spent, in a file of their own beside the store (`ledger.db`). Of a key
-only its digest is kept: 32 random bytes need no slow one."""
+"""Virtual keys and spending, in a file of their own beside the store (`ledger.db`). Only the digest
+of a key is kept; since a key is 32 random bytes, it needs no slow hash."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Budget(NamedTuple):
         return f"${self.dollars:g}" + ("" if self.per == "total" else f"/{self.per}")
 
     def began(self, today: str) -> str:
-        """The day from which on spending counts, on a day such as 2026-11-25."""
+        """The first day whose spending counts, seen from a day such as 2026-11-25."""
         return {"day": today, "month": today[:8] + "01", "total": ""}[self.per]
 
 
@@ -74,7 +74,7 @@ class Ledger(Protocol):
         """Closes the file."""
 
     def changes(self) -> int:
-        """A number that is another one after anybody else has written."""
+        """A number that changes after anybody else has written."""
 
     def virtual_keys(self) -> list[VirtualKey]:
         """All keys, oldest first."""
@@ -86,12 +86,12 @@ class Ledger(Protocol):
         """Gives a key other limits. Raises InvalidOperation where none has that name."""
 
     def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
-        """Revokes a key. Raises InvalidOperation where none has that name, and the number that is
-        given."""
+        """Revokes a key. Raises InvalidOperation where none has that name and, if given, that
+        number."""
 
     def spend(self, worker: str, owed: Owed) -> None:
-        """Adds to what was spent. A batch that was among those that the worker's calls owed at the
-        last time is not added again. Raises StoreError."""
+        """Adds to the spending. A batch that was already added, as one that the worker's calls owed
+        the last time, is not added again. Raises StoreError."""
 
     def spent(self, since: str) -> Spent:
         """The spending from a day on."""

@@ -1,4 +1,4 @@
-"""What training and evaluation leave behind beside the library: runs, rollouts, calls, scores.
+"""Records of training and evaluation beside the library: runs, rollouts, calls, scores.
 
 None of it enters a version's digest. Rows are appended; a run's state is its last state's row.
 """
@@ -115,8 +115,8 @@ class RolloutRow(NamedTuple):
 
 
 class SaidRow(NamedTuple):
-    """An attempt with its place in the record and, as JSON, its verdict and what its last call
-    answered; that is empty where there is none."""
+    """An attempt with its place in the record and, as JSON, its verdict and the answer of its last
+    call (empty where there is none)."""
 
     place: int
     run: int
@@ -137,8 +137,8 @@ class SaidRow(NamedTuple):
 
 
 class FoundAttempts(NamedTuple):
-    """The attempts found, newest first, each with the text that has the words; how many were looked
-    at, and the place that the search came to, if more may be found before it."""
+    """The attempts found, newest first, each with the text that has the words; how many attempts
+    were looked at; and the place where the search stopped, if earlier attempts may match too."""
 
     attempts: list[tuple[SaidRow, str]]
     looked_at: int
@@ -242,9 +242,9 @@ class AttemptTail(NamedTuple):
 
 
 class RewardRow(NamedTuple):
-    """An attempt with its reward, the ids that its prompt went without and what belonged to its
-    problem (JSON, None without any), and what its verdict has under some other name ("" for
-    nothing)."""
+    """An attempt with its reward, the ids that its prompt went without, the factors that belonged
+    to its problem (JSON, None without any), and the entry of its verdict under another name ("" for
+    none)."""
 
     step: int
     problem: str
@@ -419,7 +419,8 @@ class Runs:
         return anchor(self._path).parent / "locks" / f"{run.uid}.lock"
 
     def set_aside_path(self, run: Run) -> Path:
-        """What the names of files begin with that keep what a run has set aside of its budget."""
+        """The beginning of the names of files that keep the amount that a run has set aside of its
+        budget."""
         return self.lock_path(run).with_suffix(".aside")
 
     def starting_path(self, name: str) -> Path:
@@ -516,7 +517,8 @@ class Runs:
         return self._records.spent_since(self._known_id(run), after, by_endpoint=by_endpoint)
 
     def estimated(self, run: Run | None = None) -> int:
-        """How many of these calls have tokens that were counted here, for the server told none."""
+        """How many of these calls have tokens that were counted here, because the server reported
+        none."""
         return self._records.estimated(self._id_or_none(run))
 
     def sent(self, run: Run) -> list[tuple[str, Json]]:

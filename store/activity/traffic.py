@@ -97,8 +97,8 @@ class CallContent(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What became known of a call: a score (a number, or 1 and 0 for right and wrong), a label, a
-    comment, a corrected answer; any of them. `time` is microseconds since 1970."""
+    """Feedback on a call: a score (a number, or 1 and 0 for right and wrong), a label, a comment, a
+    corrected answer; any of them. `time` is microseconds since 1970."""
 
     call: str
     time: int
@@ -110,12 +110,12 @@ class Feedback(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells it from the others on its call."""
+        """A key that distinguishes it from the other feedback on its call."""
         return f"{self.time}/{self.author}"
 
 
 class Scale(NamedTuple):
-    """From where to where the scores of a metric go: of a label, or of feedback without one."""
+    """The range of a metric's scores: those of a label, or of feedback without one."""
 
     low: float
     high: float
@@ -124,7 +124,8 @@ class Scale(NamedTuple):
         return f"{self.low:g} to {self.high:g}"
 
     def place(self, score: float) -> float:
-        """Where a score lies on it, from 0 at its low end to 1; what is off it is at an end."""
+        """A score's place on the scale, from 0 at its low end to 1 at its high end; a score outside
+        is at the nearer end."""
         return max(0.0, min(1.0, (score - self.low) / (self.high - self.low)))
 
 
@@ -198,15 +199,15 @@ class TokenSum(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """How many calls of a worker were recorded, deleted ones included, and lost ones once they are
-    counted; and what they owed the ledger when that was put down last."""
+    """How many calls of a worker were recorded (with deleted ones, and lost ones once they are
+    counted), and the amounts that they owed the ledger when these were last recorded."""
 
     calls: int
     owed: Owed
 
 
 class Place(NamedTuple):
-    """A place in the list of calls, newest first: behind the call of that time and id."""
+    """A place in the list of calls, newest first: after the call of that time and id."""
 
     time: int
     id: str
@@ -321,9 +322,8 @@ class Traffic(Protocol):
         """Label → the least and the largest score with it; None for scores without."""
 
     def count_lost(self, worker: str, begun: int) -> None:
-        """Adds what a worker that is gone has begun and is not recorded to the number of lost
-        calls, and notes all of it as recorded: once, however often it is counted. Raises
-        StoreError."""
+        """Adds the calls that an ended worker had begun and did not record to the number of lost
+        calls, and marks them as recorded, so that they are counted once. Raises StoreError."""
 
     def lost(self) -> int:
         """The number of calls that were lost before they were recorded."""

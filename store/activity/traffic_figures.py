@@ -1,4 +1,4 @@
-"""What calls on record came to, in figures: of a version, a day, a user, an experience."""
+"""Figures of the calls on record: of a version, a day, a user, an experience."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From operations to event rows: what is checked, sealed and pointed at before it is appended.
+"""From operations to event rows: they are checked, sealed and linked before they are appended.
 
 A row knows the event it follows on and the experience's birth, so replay needs no search.
 """
@@ -177,7 +177,7 @@ def place(
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
     """Where events go after `position`, and what they change. An ADD without an experience gets a
-    new one. Raises InvalidOperation for what cannot apply to what is live."""
+    new one. Raises InvalidOperation for an operation that cannot apply to what is live."""
     changes: Changes = {}
     placements: list[Placement] = []
     new = tuple.__new__  # what LiveRow() calls, by way of Python

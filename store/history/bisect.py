@@ -1,9 +1,9 @@
 """Halving a history: which version to try next to find the first bad one.
 
 A version is bad if an ancestor is, so the first bad one is an ancestor of any bad version and of no
-good one. A try tells as much as it has suspects among its ancestors. The marks of a search lie in
-`bisect.json` beside the store; nothing of it enters the store. Who changes a search may say what it
-was like when looked at (`seen`, by `state`): nothing is changed where others went on with it.
+good one. A try is worth as much as it has suspects among its ancestors. The marks of a search lie
+in `bisect.json` beside the store; nothing of it enters the store. Who changes a search may say what
+it was like when looked at (`seen`, by `state`): nothing is changed where others went on with it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def load(store: Store) -> BisectSearch:
 
 
 def state(search: BisectSearch | None) -> str:
-    """What tells a search with its marks from all others, also once reasons were redacted."""
+    """A value that distinguishes a search and its marks from all others, also after reasons were
+    redacted."""
     if search is None:
         return NO_SEARCH
     marks = [[mark.version, mark.verdict, mark.time] for mark in search.marks]

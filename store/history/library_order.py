@@ -162,8 +162,9 @@ def moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def moves(store: Store, a: Version, b: Version) -> tuple[Move, ...]:
-    """Which experiences stand elsewhere in the library at `b` than they would had nobody moved any
-    since `a`, in the order of `b`. Without a recorded order there are none, and nothing is read."""
+    """The experiences that were moved between `a` and `b`: those whose place in the library at `b`
+    would be another one without moves since `a`, in the order of `b`. Without a recorded order
+    there are none, and nothing is read."""
     if source(a) == source(b):
         return ()
     before, after = ids_of(store.library(a)), ids_of(store.library(b))

@@ -50,8 +50,8 @@ class Merged(NamedTuple):
 
 
 class Base(NamedTuple):
-    """What the sides of a merge are compared with, and the experiences of which it is not known:
-    those that the common ancestors of the sides changed in ways that do not fit."""
+    """The base of a merge, and the experiences for which it has none: those that the common
+    ancestors of the sides changed in ways that do not fit."""
 
     library: Library
     disputed: frozenset[str]
@@ -74,8 +74,8 @@ Resolve: TypeAlias = Callable[[Conflict], str | None]
 
 
 class Measured(NamedTuple):
-    """What a trial of a merge came to: the figures for its version's meta, and the experiences of
-    which what a side did to them stays out of the merge."""
+    """The result of a trial of a merge: the figures for its version's meta, and the experiences
+    whose change by a side stays out of the merge."""
 
     figures: Json
     left_out: frozenset[str] = frozenset()

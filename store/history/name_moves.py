@@ -118,9 +118,10 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
 
 
 def check_runs(store: Store, name: str, to: int | None, *, idle: bool = False) -> None:
-    """Raises InvalidName where a run at work needs a whole name that is to stand elsewhere, and
-    with `idle` one that may be resumed, unless the store is forced. A run's steps and branches do
-    not go, and those that it made itself only grow; its branch moves as anybody wants."""
+    """Raises InvalidName where a run at work (with `idle` also one that may be resumed) needs a
+    name that is about to move, unless the store is forced. A run's steps and branches cannot be
+    deleted, and those that it made itself may only move forward; the branch that it adds to may
+    move anywhere."""
     needed = None if store.is_forced else _needed_by(store, name, idle=idle)
     if needed is None:
         return
@@ -171,7 +172,7 @@ def _there(store: Store, kind: NameKind, name: str) -> int:
 
 
 def undo(store: Store) -> list[RefMove]:
-    """Takes back the last operation that was not taken back yet; returns its moves."""
+    """Undoes the last operation that was not undone yet; returns its moves."""
     with store.port.transaction():  # nobody comes between what is found and what is moved
         batch = undoable(store)
         if batch is None:

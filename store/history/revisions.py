@@ -41,8 +41,8 @@ HEAD, BRANCH, TAG, REMOTE = "HEAD", "heads/", "tags/", "remotes/"
 
 def parse(revision: str) -> tuple[str, list[tuple[str, int]]]:
     """Takes a revision apart: its base, and its suffixes as (sign, number). Raises UnknownRevision
-    when it is not of the grammar: an empty one is no name for HEAD, lest a variable that is not set
-    moves something."""
+    when it is not of the grammar: an empty one does not mean HEAD, so that an unset shell variable
+    moves nothing."""
     signs = "~" in revision or "^" in revision or "@{" in revision
     suffix = re.search(r"[~^]|@\{", revision) if signs else None
     base = revision[: suffix.start()] if suffix else revision

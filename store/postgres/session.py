@@ -230,7 +230,7 @@ class Session:
 
 
 class Changes:
-    """Counts what others have committed, as far as this connection has heard or asked."""
+    """Counts commits of others, as far as this connection was notified or has asked."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,5 +1,6 @@
-"""What no version's digest covers, checked where it is said twice: where events stand (rows, lanes,
-births), where names stood, what training left behind. `docs/format.md` lists what is said once."""
+"""Checks data that no version's digest covers, where the file has it twice: the places of events
+(rows, lanes, births), the moves of names, training records. `docs/format.md` lists what it has only
+once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How a file is checked beside `sql/checks.py`: by SQLite's own checks, and for what a file from
-others may have in it that computes: views, triggers, indexes of expressions.
+"""Checks of a file beside `sql/checks.py`: SQLite's own, and those for anything in a foreign file's
+schema that computes: views, triggers, indexes of expressions.
 
 Such a schema is code, and what it computes may never end. A file is compared with what we make
 before a row of it is read, and SQLite's own defences are set
@@ -76,8 +76,8 @@ def digest(schema: Schema) -> str:
 
 
 def refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
-    """Raises StoreError for a store whose rows would be computed as they are read, which not even
-    a check could do: by a view in a table's place, a virtual table or a generated column."""
+    """Raises StoreError for a store whose rows would be computed as they are read, so that not even
+    a check may read them: by a view in a table's place, a virtual table or a generated column."""
     places = ",".join("?" * len(TABLES))
     computed = connection.execute(
         f"select m.name from sqlite_master m where (m.type = 'view' and m.name in ({places}))"

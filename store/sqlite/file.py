@@ -3,8 +3,8 @@ errors get hints here.
 
 A reader of a write-ahead log needs the log's index beside it, and makes it where nobody else has.
 In a folder that cannot be written the file can be read alone, as long as nothing is in its log and
-nobody writes to it meanwhile (https://sqlite.org/wal.html, "Read-Only Databases"): so that is asked
-for before every statement.
+nobody writes to it meanwhile (https://sqlite.org/wal.html, "Read-Only Databases"): so that is
+checked before every statement.
 
 Writers take turns in the order in which they came: SQLite alone gives the file to whoever tries
 at the right instant, who is mostly the one that has just committed.

@@ -1,5 +1,5 @@
-"""SQLite files of their own beside a store, made, opened, read and written by whole transactions:
-that of virtual keys and what was spent, and the record of traffic."""
+"""Separate SQLite files beside a store, read and written in whole transactions: the ledger of
+virtual keys and spending, and the record of traffic."""
 
 from __future__ import annotations
 

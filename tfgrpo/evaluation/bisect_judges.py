@@ -89,7 +89,8 @@ def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def forget(folder: Path) -> None:
-    """Removes what `materialise` wrote, and the folder when nothing else is in it."""
+    """Removes what `materialise` wrote, with unfinished copies, and the folder when nothing else is
+    in it; the removal is on the disk when this returns."""
     for path in library_files(folder):
         path.unlink(missing_ok=True)
         atomic_write.clear_copies(path)

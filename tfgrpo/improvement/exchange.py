@@ -64,7 +64,8 @@ def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
     """Yields the calls on record, oldest first, with the scores of `author` on the scale from 0 to
-    1, and those that cannot be used. Calls without feedback are included only with `every`."""
+    1, and those that cannot be used. Calls with neither feedback nor an arm of an experiment are
+    included only with `every`."""
     scales = traffic.scales()
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
