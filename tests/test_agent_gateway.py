@@ -331,7 +331,7 @@ def test_an_agent_that_goes_around_is_noticed(tmp_path: Path, verifier: Verifier
         rig.attempt(around)
         rig.attempt(around)
     assert len(notes) == 1
-    assert "goes around its gateway" in notes[0]
+    assert "bypasses its gateway" in notes[0]
 
 
 def test_a_budget_bounds_an_agent_and_ends_it(tmp_path: Path, verifier: Verifier) -> None:

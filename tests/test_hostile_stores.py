@@ -85,13 +85,13 @@ def test_what_computes_is_refused_and_a_repair_takes_it_out(
         for statement in BURNING[kind]:
             connection.execute(statement)
     for opened in (Store.open, lambda path: Store.open(path, watching=True), tfgrpo.live):
-        with pytest.raises(StoreError, match="none of ours"):
+        with pytest.raises(StoreError, match="is foreign"):
             opened(store=file) if opened is tfgrpo.live else opened(file)  # type: ignore[operator]
     for command in (("log",), ("add", "x"), ("clone", ".", "copy")):
-        assert "none of ours" in cli(*command, ok=False).stderr, command
+        assert "is foreign" in cli(*command, ok=False).stderr, command
     with (
         Store.open(file, unchecked=True) as store,
-        pytest.raises(StoreError, match="none of ours"),
+        pytest.raises(StoreError, match="is foreign"),
     ):
         store.port.redactions.rewrite()
     said = cli("fsck", ok=False).stdout
@@ -106,7 +106,7 @@ def test_a_constraint_that_burns_is_refused(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / ".tfgrpo/store.db"
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("alter table lanes add column x check (length(hex(zeroblob(9))) > 0)")
-    assert "table lanes is none of ours" in cli("log", ok=False).stderr
+    assert "table lanes is foreign" in cli("log", ok=False).stderr
     assert "what the migrations make" in cli("fsck", ok=False).stdout
 
 
@@ -117,7 +117,7 @@ def test_a_record_of_traffic_that_computes_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("alter table calls rename to old")
         connection.execute(f"create view calls as select * from old where ({ENDLESS}) > 0")
-    with pytest.raises(StoreError, match="none of ours"):
+    with pytest.raises(StoreError, match="is foreign"):
         open_traffic(path)
 
 

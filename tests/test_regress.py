@@ -274,7 +274,7 @@ def test_what_reads_calls_on_record_takes_no_options_of_a_measurement(
 ) -> None:
     refused = CliRunner().invoke(tfgrpo, ["regress", "--unused", "28d", *more])
     named = more[0] if more[0].startswith("-") else "DATA"
-    assert (refused.exit_code, f"{named} has no place" in refused.output) == (2, True)
+    assert (refused.exit_code, f"{named} cannot be used" in refused.output) == (2, True)
 
 
 def test_an_empty_library_cannot_regress(store: Store) -> None:

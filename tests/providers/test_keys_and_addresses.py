@@ -176,7 +176,7 @@ def test_an_address_beside_a_local_model_is_said_to_be_of_no_use() -> None:
     both = {"model": "local:smollm2-135m", "base_url": "http://127.0.0.1:1/v1"}
     found, (note,) = named_models([both], {})
     assert found == {}
-    assert "is not asked" in note
+    assert "is not used" in note
 
 
 @pytest.mark.parametrize("base_url", ["nonsense", "http://u:p@h/v1", "ftp://h/v1"])
