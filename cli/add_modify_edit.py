@@ -116,7 +116,7 @@ def keep(app: App, given: Given) -> None:
 def move(app: App, given: Given) -> None:
     """Move experiences within the library, whose order is that of the prompts.
 
-    They keep their ids, texts and history; several stand in the order given. A library is in
+    They keep their ids, texts and history; several are placed in the order given. A library is in
     the order in which its experiences were first added until one is moved.
 
     \b

@@ -87,9 +87,10 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     Training leaves a random part of the library out of each attempt, unless it is the published
     method (--preset paper). Effects are in units of reward, with 95 % intervals; the ranking
     shrinks them towards 0 to allow for noise. The counts are attempts with and without the
-    experience. Where a run chose it by some of these, the effect is too high. Kinds are what a
-    field says that the run was told of with --field kind=FIELD. At the end stand those that are
-    harmful with confidence, and those that nothing has confirmed for ten steps or more.
+    experience. If a run chose the experience by some of these, the effect is too high. Kinds are
+    the values of the field that the run was given as --field kind=FIELD. Experiences that are
+    harmful with confidence, and those that nothing has confirmed for ten steps or more, are listed
+    at the end.
 
     \b
     Examples:

@@ -39,9 +39,9 @@ format_option = option(
 def checkout(app: App, given: Given) -> None:
     """Move HEAD to REVISION and write its library to a file for inference.
 
-    The library is written to .tfgrpo/experiences.json (or .md, .txt) unless --output is given;
-    what lies there is written anew at each later change. On a branch, later versions are added to
-    it; any other revision detaches HEAD. - is the branch that HEAD was on before.
+    The library is written to .tfgrpo/experiences.json (or .md, .txt) unless --output is given; that
+    file is rewritten at each later change. On a branch, later versions are added to it; any other
+    revision detaches HEAD. - is the branch that HEAD was on before.
 
     \b
     Examples:

@@ -128,8 +128,8 @@ def list_(app: App, as_json: bool) -> None:
 def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> None:
     """Show what an experiment has found; without NAME the one that is running.
 
-    Looking changes nothing, and may be done any time: the tests are made for it. They are not
-    made for choosing the best of many tags: what one shows is for another experiment to confirm.
+    Looking changes nothing, and may be done at any time: the tests allow for it. They do not allow
+    for choosing the best of many tags: confirm what one of them shows by another experiment.
 
     \b
     Examples:
@@ -367,9 +367,9 @@ def _evidence(value: float) -> str:
 def rollout(app: App, given: Given) -> None:
     """Give CANDIDATE, a proposal or a revision, to a share of subjects, and watch it.
 
-    It is promoted when benefit is shown and nothing stands against it, and rolled back when harm
-    is, guards included. Stopped with Ctrl-C, it goes on in the proxy's care. The command fails
-    (exit code 1) unless it was promoted. See `tfgrpo experiment` for each step of its own.
+    It is promoted when benefit is shown and nothing stands against it, and rolled back when harm is
+    shown, also by a guard. After Ctrl-C the proxy goes on with it. The command fails (exit code 1)
+    unless it was promoted. See `tfgrpo experiment` for each step of its own.
 
     \b
     Examples:

@@ -121,8 +121,8 @@ def import_(app: App, given: Given) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
     FILE may be anything that `export` writes, an AGENTS.md or CLAUDE.md, or another tool's
-    playbook, skill, agent configuration, memory or JSON Lines. Whatever of it becomes no
-    experience is listed with its lines; --dry-run shows everything beforehand.
+    playbook, skill, agent configuration, memory or JSON Lines. Parts that become no experience are
+    listed with their lines; --dry-run shows everything beforehand.
 
     Experiences are matched by id, so a changed text is a MODIFY and not an ADD. Anything the
     library has, or once had, is left alone: reading a file again makes no version, and nothing is

@@ -107,10 +107,10 @@ def redact(app: App, given: Given) -> None:
 
     Give an experience, a text, or both. The text, reason and salt of the events are blanked, which
     is recorded, and every digest still verifies. The text is also removed from the journal,
-    rollouts and evaluations, and from the file's free pages and log; of an example its problem too,
-    wherever it is. An experience in the current library is deleted, or gets a new text with
-    --replace. Places covered by a digest, and files beside the store that are not tfgrpo's, cannot
-    be changed: they are listed, and the command exits with 1.
+    rollouts and evaluations, and from the file's free pages and log; for an example, its problem is
+    removed too, wherever it is. An experience in the current library is deleted, or gets a new text
+    with --replace. Places covered by a digest, and files beside the store that are not tfgrpo's,
+    cannot be changed: they are listed, and the command exits with 1.
 
     `--text -` prompts for the text, or reads it from a pipe, so that it stays out of your shell
     history.

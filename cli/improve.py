@@ -197,14 +197,14 @@ def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterato
 def improve(app: App, given: Given) -> None:
     """Learn from what went wrong: collect, train on a branch, compare, propose.
 
-    What calls came to since the last time becomes problems (see `tfgrpo collect`). With enough new
-    ones, a training on a branch of its own, with a gate, learns from them, and what it learned is
-    compared with the target on held-out problems. What is not worse becomes a proposal: `tfgrpo
-    proposal` lists, shows, accepts and rejects it. The target does not move before, except with
-    --accept-better.
+    Calls that went wrong since the last time become problems (see `tfgrpo collect`). If there are
+    enough new ones, a training with a gate learns from them on a branch of its own, and its library
+    is compared with the target on held-out problems. If it is not worse it becomes a proposal:
+    `tfgrpo proposal` lists, shows, accepts and rejects it. The target does not move before, except
+    with --accept-better.
 
-    For cron: nothing to do is success, a second one beside it exits with 75, and one that was
-    killed goes on the next time. Problems of earlier times are not paid for again. Gate and
+    For cron: it succeeds if there is nothing to do, exits with 75 if another one is at work, and
+    goes on the next time after a kill. Problems of earlier times are not paid for again. Gate and
     held-out sets are those in [train] of tfgrpo.toml, or parts of the new problems.
 
     \b
@@ -290,7 +290,7 @@ def _tell(app: App, done: Improvement, given: Given) -> None:
 @options.CONFIG
 @pass_given
 def regress(app: App, given: Given) -> None:
-    """See whether a library still helps: on another model, or on the same one by now.
+    """See whether a library still helps: on another model, or on the same one today.
 
     The library and the empty one attempt the problems in DATA under the model of its run and under
     --model, and what the library adds is compared by problem. What each experience adds is

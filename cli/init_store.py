@@ -52,10 +52,10 @@ def init(app: App, given: Given) -> None:
     The store is one SQLite file, .tfgrpo/store.db. Every other command finds it from this folder
     and any folder below. If the folder already has a store, nothing changes.
 
-    With --from, what your data is about is guessed (on a terminal you are asked) and said: which
-    field is asked and which is the answer, and how answers are judged. The rows are split into
-    data/train.jsonl, data/gate.jsonl and a sealed data/heldout.jsonl, and a tfgrpo.toml is written
-    whose sizes fit the data and the model. No file is overwritten.
+    With --from, the command guesses (on a terminal it asks) and prints what your data is about:
+    which field is asked and which is the answer, and how answers are judged. The rows are split
+    into data/train.jsonl, data/gate.jsonl and a sealed data/heldout.jsonl, and a tfgrpo.toml is
+    written whose sizes fit the data and the model. No file is overwritten.
 
     \b
     Examples:

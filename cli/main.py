@@ -214,9 +214,9 @@ def tfgrpo(
 ) -> None:
     """git for what a model has learned.
 
-    A frozen model attempts problems in groups. What its right answers do, and its wrong ones do
-    not, becomes a short library of experiences that goes into later prompts. Every change to
-    the library is an event that can be shown, compared and undone.
+    A frozen model attempts problems in groups. What sets its right answers apart from its wrong
+    ones becomes a short library of experiences for later prompts. Every change to the library is an
+    event that can be shown, compared and undone.
 
     \b
     Examples:

@@ -34,10 +34,10 @@ from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 def mcp(app: App, given: Given) -> None:
     """Offer the library at REVISION to an agent, over the Model Context Protocol.
 
-    A prompt, a resource, and two tools: `experiences` finds what fits a problem, `feedback` records
-    what became of it. Agents start the command themselves, or reach it with --http at
-    http://127.0.0.1:8485/mcp. Beyond loopback TFGRPO_MCP_TOKEN must be set: clients send it as a
-    bearer token. See docs/production.md.
+    A prompt, a resource, and two tools: `experiences` finds those that fit a problem, `feedback`
+    records whether the answer was right. Agents start the command themselves, or reach it with
+    --http at http://127.0.0.1:8485/mcp. Beyond loopback TFGRPO_MCP_TOKEN must be set: clients send
+    it as a bearer token. See docs/production.md.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def watch(app: App, given: Given) -> None:
     """Keep a file up to date with the library at REVISION, until it is stopped.
 
     Of a Markdown file only the block between two comments is written, and everything else in it
-    stays; without a block, one is added at its end. A file that is not there is made.
+    stays; without a block, one is added at its end. A missing file is created.
 
     \b
     Examples:

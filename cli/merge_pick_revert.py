@@ -173,13 +173,13 @@ def merge(app: App, given: Given) -> None:
     If both sides changed the same words, nothing is recorded and the conflicts are listed.
     Experiences from the two sides that say nearly the same are pointed out.
 
-    With --measure what both sides have added or changed is first tried at problems, each attempt
-    with a random half of what belongs. Two that each help and harm together are a conflict: --ours
-    leaves theirs out, --theirs ours. What the other side brings and harms by itself is left out.
-    Two that help no more than either are pointed out, and it is said how many pairs were seen often
-    enough to tell. The version of the merge has the figures, and `show` tells them.
-    Settings are those of [model] and [train]; asking again goes on with the same trial, or reads
-    what it came to.
+    With --measure the experiences that both sides have added or changed are first tried at
+    problems, each attempt with a random half of those that belong there. Two that each help alone
+    and harm together are a conflict: --ours leaves theirs out, --theirs ours. An experience of the
+    other side that harms by itself is left out. Two that together help no more than either alone
+    are pointed out, and the command says how many pairs were seen often enough to tell. The merge's
+    version has the figures, which `show` prints. Settings are those of [model] and [train]; asking
+    again goes on with the same trial, or reads what it came to.
 
     \b
     Examples:
@@ -232,8 +232,8 @@ def cherry_pick(app: App, given: Given) -> None:
     """Apply the changes of versions to HEAD's branch, each as a new version.
 
     They are applied in the order given, those of A..B oldest first, as one operation: one `undo`
-    takes them all back, and a conflict in one of them records none. What a merge in A..B brought is
-    that merge's change, and a version of A..B with nothing left to change is passed over.
+    takes them all back, and a conflict in one of them records none. A merge in A..B counts as one
+    change, and a version of A..B with nothing left to change is skipped.
 
     \b
     Examples:
@@ -251,9 +251,8 @@ def revert(app: App, given: Given) -> None:
     """Reverse the changes of versions, each as a new version. History is not rewritten.
 
     They are reversed in the order given, those of A..B newest first, as one operation. Experiences
-    that later versions changed again are conflicts; they are listed and left alone. What a merge in
-    A..B brought is that merge's change, and a version of A..B with nothing left to change is passed
-    over.
+    that later versions changed again are conflicts; they are listed and left alone. A merge in A..B
+    counts as one change, and a version of A..B with nothing left to change is skipped.
 
     \b
     Examples:

@@ -176,7 +176,7 @@ def reject(app: App, given: Given) -> None:
 def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
     """Take the decision about a proposal back: it waits again.
 
-    What an accepted proposal brought leaves its branch again, and both stay on record.
+    The changes of an accepted proposal leave its branch again, and both decisions stay on record.
 
     \b
     Examples:

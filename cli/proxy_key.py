@@ -170,7 +170,7 @@ def key() -> None:
     """Give applications keys of the proxy's own, each with its limits.
 
     Where the proxy has the provider's key (`tfgrpo proxy --key-env`), a request with such a key is
-    sent on with the provider's. Of a key only a digest is kept, beside the store. See
+    sent on with the provider's. Only a digest of a key is kept, beside the store. See
     docs/production.md.
 
     \b
@@ -197,7 +197,7 @@ LIMITS = together(
 @LIMITS
 @pass_app
 def new(app: App, /, name: str, **given: Any) -> None:
-    """Make a key, and print it: once, for it is kept nowhere.
+    """Make a key, and print it once: it is stored nowhere.
 
     \b
     Examples:
@@ -237,7 +237,7 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
 @LIMITS
 @pass_app
 def change(app: App, /, name: str, **given: Any) -> None:
-    """Change limits of a key. Those that are not named stay; seen at the next request.
+    """Change limits of a key. Others stay as they are; the next request is under the new limits.
 
     \b
     Examples:

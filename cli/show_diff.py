@@ -137,9 +137,9 @@ def _life(store: Store, experience: str) -> Iterator[str]:
 def diff(app: App, given: Given) -> None:
     """Show what changed from A to B (by default HEAD), experience by experience.
 
-    A..B means the same as A B, and A...B what B has changed since the two parted. Without any,
-    what the last version changed: nothing is ever uncommitted, so that is the nearest to git's.
-    Within a changed text, removed and added words are marked.
+    A..B means the same as A B, and A...B shows what B has changed since the two parted. Without
+    arguments it shows what the last version changed: nothing is ever uncommitted, so that is
+    nearest to git's. Within a changed text, removed and added words are marked.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def status(app: App, given: Given) -> None:
     """Show where HEAD is, whether its branch is protected, how far it is from its remote's branch
     as of the last fetch, the size of the library, what an agent's Python runs in here, and any
-    running or unfinished runs. With -v, REVISION is what the figures are of.
+    running or unfinished runs. With -v, figures of REVISION are shown as well.
 
     \b
     Examples:

@@ -120,7 +120,7 @@ def traffic(app: App, given: Given) -> None:
 )
 @pass_given
 def feedback(app: App, given: Given) -> None:
-    """Record what became known of a call: any number of times, late as well.
+    """Record feedback on a call: any number of times, also late.
 
     An application sends the same to the proxy as POST /feedback. A score is from 0 to 1 unless
     --scale has set another scale for its label; one that is not on its scale is refused.

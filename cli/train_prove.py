@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 def train(app: App, given: Given) -> None:
     """Learn a library from the problems in DATA, a JSONL file of problems and answers.
 
-    Each step rolls out a group of attempts for every problem in a batch, scores them, asks which
-    rule the right answers follow, tries what is said on part of the attempts to come, and appends
-    what was measured to help as one version, tagged RUN/step_N. Running the same command again
-    resumes an interrupted run and repeats no completed call.
+    Each step rolls out a group of attempts for every problem in a batch, scores them, asks the
+    model which rule the right answers follow, tries the proposed rules on part of the attempts to
+    come, and appends those that are measured to help as one version, tagged RUN/step_N. Running the
+    same command again resumes an interrupted run and repeats no completed call.
 
     Defaults in brackets hold where nothing fits the data and the model better; --preset paper takes
     the published method's. Every option can also be set in tfgrpo.toml, in the tables
@@ -214,7 +214,7 @@ def prove(app: App, given: Given) -> None:
     looks, and of things that do nothing at most 2.5 % are said to help.
 
     What helps becomes the library of a new branch, proved/NAME, with its figures as evidence.
-    Running the same command again goes on, or shows what came of it.
+    Running the same command again resumes it, or shows the result.
 
     \b
     Examples:

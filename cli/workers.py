@@ -59,8 +59,9 @@ def run(app: App, given: Given) -> None:
     Start any number on any machine, then `tfgrpo train DATA --workers`. A worker has to have the
     same version of tfgrpo, the same prompts and the same domain as the run; one that differs says
     so and leaves its groups to others. API keys come from its own environment; sandboxes and tools
-    are this machine's. A database that is away is waited for, at the start as later. SIGTERM ends
-    it: groups that are not ended in time go to another worker, and no answer is asked for twice.
+    are this machine's. The worker waits for a database that cannot be reached, at the start and
+    later. SIGTERM ends it: groups that are not finished in time go to another worker, and no answer
+    is asked for twice.
 
     \b
     Examples:
@@ -159,7 +160,7 @@ def _lines(crew: Crew) -> Iterator[str]:
 def start(app: App, count: int, slots: int, heartbeat: float) -> None:
     """Start workers for a shared store on this machine, and end them with this command.
 
-    One that dies is started again. A database that is away is waited for.
+    A worker that dies is started again. Workers wait for a database that cannot be reached.
 
     \b
     Examples:
