@@ -122,11 +122,11 @@ def test_a_conversation_that_ends_with_an_answer_has_one(tmp_path: Path) -> None
         ([{"text": "What {n}?"}], {"kind": "choice"}, "no field was found for the answer"),
         ([{"text": "What {n}?"}], {"kind": "json"}, "no field was found for the answer"),
         ([{"text": "What {n}?"}], {"kind": "math"}, "no field was found for the answer"),
-        ([{"text": "What {n}?", "label": "yes"}], {"kind": "json"}, "no JSON objects"),
+        ([{"text": "What {n}?", "label": "yes"}], {"kind": "json"}, "not JSON objects"),
         (
             [{"text": "What {n}?", "vendor": "a", "total": "1", "due": "x"}],
             {"kind": "choice", "answers": ("vendor", "total", "due")},
-            "3 are the answer",
+            "there are 3",
         ),
     ],
 )

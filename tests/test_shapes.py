@@ -355,7 +355,7 @@ def test_sets_that_count_options_otherwise_than_the_training_data_are_warned_of(
         for name, answers in (("train", [1, 2, 4]), ("heldout", [1, 2, 3]))
     )
     first, second = describe_indices(heldout, "h", train, "t")
-    assert first.startswith("h: the answers are numbers")
+    assert first.startswith("h: the answers are read as option numbers")
     assert second.startswith("h: its answers are read as option numbers from 0, those of t from 1")
     assert describe_indices(train, "t", train, "t") == []
 
@@ -367,15 +367,15 @@ def test_a_new_project_and_a_run_say_how_indices_are_read(
     write(tmp_path / "held.jsonl", numbered([1, 2, 4]))
     where = ["--model", "m", "--base-url", endpoint.base_url, "--domain", "choice"]
     started = cli("init", "--from", "data.jsonl")
-    assert "read as option numbers from 0, but none is 0" in " ".join(
+    assert "read as option numbers from 0; none is 0" in " ".join(
         (started.stdout + started.stderr).split()
     )
     run = cli("train", "data.jsonl", "--heldout", "held.jsonl", *where, "--estimate")
     words = " ".join(run.stderr.split())
-    assert "data.jsonl: the answers are numbers" in words
+    assert "data.jsonl: the answers are read as option numbers" in words
     assert (
         "held.jsonl: its answers are read as option numbers from 1, those of data.jsonl from 0"
         in words
     )
     shown = cli("eval", "data.jsonl", *where, "--problems", "1", "--samples", "1")
-    assert "data.jsonl: the answers are numbers" in " ".join(shown.stderr.split())
+    assert "data.jsonl: the answers are read as option numbers" in " ".join(shown.stderr.split())

@@ -476,7 +476,7 @@ def describe_indices(
 def describe_doubt(name: str) -> str:
     """The warning that a dataset does not tell from where its answers count options."""
     return (
-        f"{name}: the answers are read as option numbers from 0, but none is 0 or the number of "
+        f"{name}: the answers are read as option numbers from 0; none is 0 or the number of "
         "options, so they may count from 1: write letters or the options' texts to be sure"
     )
 
