@@ -67,7 +67,7 @@ class ModelSettings(BaseModel):
     api_key_env: str | None = None
     """Environment variable with the API key."""
     reflection_model: str | None = None
-    """Model that summarises, compares and controls; by default --model."""
+    """Reflection model, which reads attempts and judges; by default --model."""
     reflection_base_url: str | None = None
     """Base URL of the reflection model."""
     reflection_api_key_env: str | None = None
