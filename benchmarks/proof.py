@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfgrpo.evaluation import anytime_tests
-from tfgrpo.evaluation.pair_verdicts import APART, FEWEST, LEVEL, NEEDED, SPREAD, WORTH
-from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.evaluation.pair_verdicts import FEWEST, LEVEL, NEEDED, SPREAD, WORTH
+from tfgrpo.evaluation.statistics import APART, t_quantile
 
 RESULTS = Path(__file__).parent / "RESULTS-proof.md"
 PROBLEMS, PAIRS = 64, 768

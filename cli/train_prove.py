@@ -210,8 +210,9 @@ def prove(app: App, given: Given) -> None:
     The library is that of a REVISION here, or of a FILE that `import` reads. Each experience is
     shown to one of two attempts at the same problem, by a coin. After every batch it is asked
     whether the pairs so far decide it: it helps, it harms, or it is too small to matter for what
-    may still be spent. The proof stops when all is decided. Intervals are 95 % however often one
-    looks, and of things that do nothing at most 2.5 % are said to help.
+    may still be spent. The proof stops when all is decided. Of experiences that do nothing at most
+    2.5 % are said to help, however often you look. Intervals are 95 %; the fewer problems there
+    are, or the more these differ, the wider.
 
     What helps becomes the library of a new branch, proved/NAME, with its figures as evidence.
     Running the same command again resumes it, or shows the result.

@@ -290,3 +290,32 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "effect -0." in blamed
     (harms,) = [b for b in json.loads(cli("blame", "--json").stdout) if b["text"] == HARMS]
     assert harms["credit"]["verdict"] == "harmful"
+
+
+@pytest.mark.parametrize("value", [0.7, None], ids=["all alike", "each problem its own"])
+def test_equal_rewards_credit_nothing(value: float | None) -> None:
+    """A model that earns a part of a point and is moved by nothing: what is left is rounding."""
+    ids = [f"e{n}" for n in range(8)]
+    for seed in range(30):
+        dice = random.Random(seed)
+        rewards = {f"p{n}": value or round(dice.random(), 2) for n in range(24)}
+        seen = [
+            Observation(p, p, ids, frozenset(i for i in ids if dice.random() < 0.5), reward)
+            for p, reward in rewards.items()
+            for _ in range(6)
+        ]
+        for one in estimate_effects(seen):
+            assert (one.verdict, one.effect, one.shrunk) == ("inconclusive", 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("problems", "verdict"), [(2, "inconclusive"), (4, "helpful")])
+def test_two_problems_that_agree_make_no_effect_sure(problems: int, verdict: str) -> None:
+    seen = [
+        Observation(f"p{n}", f"p{n}", ["a"], frozenset("a" if sample % 2 else ""), 1.0 - sample % 2)
+        for n in range(problems)
+        for sample in range(8)
+    ]
+    (credit,) = estimate_effects(seen)
+    assert credit.effect == pytest.approx(1)
+    assert credit.verdict == verdict
+    assert credit.low < 1 < credit.high

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy
 
 from tfgrpo.evaluation.anytime_tests import Test, bounds, in_blocks, means
-from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.evaluation.statistics import APART, t_quantile
 from tfgrpo.wording import with_bounds
 
 Verdict: TypeAlias = Literal["helps", "harms", "too small", "not tried", "undecided"]
@@ -31,8 +31,6 @@ FEWEST = 8
 """Pairs before something may be called too small."""
 SPREAD, WORTH = 0.5, 2.0
 """The variance of a pair's difference before any was seen, and the pairs that is worth."""
-APART = 0.25
-"""The variance of effects between problems before any was seen. It is worth one problem."""
 
 
 class Pair(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.evaluation.statistics import APART, NOISE, t_quantile
 from tfgrpo.wording import with_bounds
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -311,12 +311,13 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
     """Effects with intervals from the cluster-robust covariance, strata's means counted in."""
     varied, bread, problems = solution.varied, solution.bread, solution.problems
     attempts, beta = solution.attempts, solution.effects[solution.varied]
+    beta = np.where(np.abs(beta) > NOISE, beta, 0.0)  # equal rewards leave rounding
     left = max(1, attempts - len(varied) - solution.strata)
     freedom = np.maximum(problems - 1, 1)
     scores = scores[:, varied]
     covariance: Floats = attempts / left * bread @ (scores.T @ scores) @ bread
-    variance = covariance.diagonal() * (1 + 1 / freedom)
-    error = np.sqrt(np.maximum(variance, 0.0))  # rounding may take it below zero
+    variance = np.maximum(covariance.diagonal(), 0.0)  # rounding may take it below zero
+    error = np.sqrt(variance * (1 + 1 / freedom) + APART / np.maximum(problems, 1) ** 2)
     t = {n: t_quantile(0.5 + level / 2, n) for n in set(freedom.tolist())}
     wide = error * [t[n] for n in freedom.tolist()]
     known = problems > 1  # one problem leaves nothing unexplained

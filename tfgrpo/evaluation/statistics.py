@@ -19,6 +19,10 @@ NOISE = 1e-9
 SIGNIFICANT = 0.05
 """The p of the permutation test under which a difference is called one."""
 
+APART = 0.25
+"""The variance of effects between problems before any was seen, worth one problem: three problems
+that agree do not make an effect sure."""
+
 Rewards = Mapping[str, Sequence[float]]
 
 
