@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
@@ -85,7 +87,7 @@ def train(app: App, given: Given) -> None:
     if not there:
         app.pretend()
     project = app.project(given.config)
-    settings = {"data": given.data, **options.read_flags(given.settings)}
+    settings = options.read_flags(_named(given))
     choice = RunChoice(given.name, given.resume, given.new, given.budget, given.keep_going)
     if given.estimate:
         plan, run = plan_choice(app.store, project, settings, choice)
@@ -100,6 +102,19 @@ def train(app: App, given: Given) -> None:
     if not there:
         printing.echo(f"made an empty library at {app.location}")
     _work(app, project, ready, workers=given.workers)
+
+
+def _named(given: Given) -> Mapping[str, Any]:
+    """The settings that the command has. Beside --resume those of the environment stay out, as
+    those of the settings file do: they are of new runs."""
+    named = {"data": given.data, **given.settings}
+    if given.resume is None:
+        return named
+    source, environment = (
+        click.get_current_context().get_parameter_source,
+        ParameterSource.ENVIRONMENT,
+    )
+    return {key: value for key, value in named.items() if source(key) is not environment}
 
 
 def _has_store(app: App) -> bool:

@@ -351,7 +351,7 @@ def test_a_tag_is_good_under_its_own_name_and_place_alone(store: Store, keys: Ke
         assert signatures.check_tag(store, name).state == "bad", wrong
         protect(store, "tag", name)
         again = altered(wrong, time=wrong.time + 1)
-        with pytest.raises(PushRefused, match="signed alone"):
+        with pytest.raises(PushRefused, match="only signed versions"):
             peer.push([NameMove(f"tags/{name}", wrong.digest, again.digest)], [again], force=True)
         store.move_names([(f"protected/tags/{name}", None, None)], "unprotect")
 

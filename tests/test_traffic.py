@@ -428,13 +428,13 @@ def test_calls_are_listed_filtered_and_shown_in_figures(
 def test_redaction_reaches_the_record(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:
-    rule = Operation("ADD", text="Never promise refund 4711.")
+    rule = Operation("ADD", text="Never promise refund RX-4711-QZ.")
     store.commit("main", [rule], message="a rule")
     with ProxyThread(replace(settings, record="content")) as proxy:
         id = ask(proxy, {"messages": [{"role": "user", "content": 'I am "Zoë Quux".'}]})
         plain = ask(
             proxy,
-            {"messages": [{"role": "user", "content": "Is it refund? Never promise refund 4711."}]},
+            {"messages": [{"role": "user", "content": "Is it refund? Never promise refund RX-4711-QZ."}]},
         )
     run(store, "feedback", id, "--comment", "Zoë Quux was angry")
     dry = json.loads(run(store, "redact", "--text", "Zoë Quux", "--dry-run", "--json"))
@@ -445,7 +445,7 @@ def test_redaction_reaches_the_record(
     kept = bytes_beside(store)
     assert b"Quux" not in kept
     run(store, "redact", "G2", "-r", "wrong", "--yes")
-    assert b"4711" not in bytes_beside(store)
+    assert b"RX-4711-QZ" not in bytes_beside(store)
     assert json.loads(run(store, "traffic", plain, "--json"))["content"]["request"].count(
         "[redacted]"
     )

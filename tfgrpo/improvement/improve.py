@@ -44,7 +44,7 @@ from tfgrpo.improvement.proposals import (
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
-from tfgrpo.learn.run_setup import WITHOUT_NEW, RunChoice, count_spent, plan_run, ready_run
+from tfgrpo.learn.run_setup import PACE, WITHOUT_NEW, RunChoice, count_spent, plan_run, ready_run
 from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
@@ -366,7 +366,10 @@ class Improving:
         if one.parts.gate is not None:
             given["gate"] = self.project.open_data(one.parts.gate)
         resumed = one.name if store.runs.find(one.name) is not None else None
-        choice = RunChoice(one.name, resumed, budget=self.request.budget, keep_going=True)
+        if resumed is not None:  # the rest is on record
+            given = {name: given[name] for name in PACE if name in given}
+        new = one.name if resumed is None else None
+        choice = RunChoice(new, resumed, budget=self.request.budget, keep_going=True)
         ready = await apart(store, lambda there: ready_run(there, own, given, choice))
         ready = replace(ready, again=WITHOUT_NEW)
         functions, tell = self.functions, self.on_progress
