@@ -434,7 +434,11 @@ def test_redaction_reaches_the_record(
         id = ask(proxy, {"messages": [{"role": "user", "content": 'I am "Zoë Quux".'}]})
         plain = ask(
             proxy,
-            {"messages": [{"role": "user", "content": "Is it refund? Never promise refund RX-4711-QZ."}]},
+            {
+                "messages": [
+                    {"role": "user", "content": "Is it refund? Never promise refund RX-4711-QZ."}
+                ]
+            },
         )
     run(store, "feedback", id, "--comment", "Zoë Quux was angry")
     dry = json.loads(run(store, "redact", "--text", "Zoë Quux", "--dry-run", "--json"))
