@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfgrpo.evaluation import anytime_tests
-from tfgrpo.evaluation.pair_verdicts import FEWEST, LEVEL, NEEDED, SPREAD, WORTH
+from tfgrpo.evaluation.pair_verdicts import (
+    FEWEST,
+    FEWEST_PROBLEMS,
+    LEVEL,
+    NEEDED,
+    SPREAD,
+    WORTH,
+)
 from tfgrpo.evaluation.statistics import APART, t_quantile
 
 RESULTS = Path(__file__).parent / "RESULTS-proof.md"
@@ -95,7 +102,7 @@ def at_new_problems(differences: Array) -> list[NDArray[np.bool_]]:
         squares[:, at % size] += differences[:, at] ** 2
         numbers[at % size] += 1
         seen, count = int((numbers > 0).sum()), at + 1
-        if seen < 2:
+        if seen < FEWEST_PROBLEMS:
             continue
         mean, weight = sums.sum(axis=1) / count, (numbers**2).sum() / count**2
         left = ((sums - mean[:, None] * numbers) ** 2).sum(axis=1) / count**2 / weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_lowercase, digits
 from typing import Any, TypeAlias
 
 import click
@@ -30,13 +31,17 @@ def many(flags: str, help: str, name: str | None = None, **more: Any) -> Decorat
     return option(flags, help, name=name, multiple=True, **more)
 
 
+SCHEME = frozenset(ascii_lowercase + digits + "+-.")
+"""What the scheme of an address is written with."""
+
+
 class LocalPath(click.Path):
     """A path, and no address: `ssh://host/place` would be a folder `ssh:` here."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path. Fails for an address, of which it repeats the scheme alone."""
         scheme, is_address, _ = str(value).partition("://")
-        if is_address and scheme.isalnum():
+        if is_address and not set(scheme.lower()) - SCHEME:
             self.fail(f"a path on this machine is needed, and {scheme}://… is an address")
         return super().convert(value, param, ctx)
 

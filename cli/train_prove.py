@@ -110,11 +110,8 @@ def _named(given: Given) -> Mapping[str, Any]:
     named = {"data": given.data, **given.settings}
     if given.resume is None:
         return named
-    source, environment = (
-        click.get_current_context().get_parameter_source,
-        ParameterSource.ENVIRONMENT,
-    )
-    return {key: value for key, value in named.items() if source(key) is not environment}
+    source = click.get_current_context().get_parameter_source
+    return {k: v for k, v in named.items() if source(k) is not ParameterSource.ENVIRONMENT}
 
 
 def _has_store(app: App) -> bool:

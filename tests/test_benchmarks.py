@@ -89,8 +89,9 @@ def test_simulated_proofs_end_as_those_of_the_product_do() -> None:
         for ease in ("every", "hard", "turned"):
             differences = proof.streams(dice, 40, min(effect, 0.3), ease)[:, :144]
             pairs, first = differences.shape[1], proof.firsts(differences)
+            size = proof.PROBLEMS
             for n, row in enumerate(differences):
-                stream = [Pair(f"p{at % proof.PROBLEMS}", one) for at, one in enumerate(row)]
+                stream = [Pair(f"p{at % size}", at // size, one) for at, one in enumerate(row)]
                 at = min(int(one[n]) for one in first)
                 verdict = next(v for v, one in zip(verdicts, first, strict=True) if one[n] == at)
                 looks = {at - 1, *dice.integers(1, at, 2).tolist()} - {0} if at > 1 else set()

@@ -403,6 +403,8 @@ def test_a_run_that_is_resumed_takes_no_other_setting(cli: Cli, data: Path) -> N
                 plan(given={"agent": {key: "other"}})
         for preset in ("paper", "fit"):  # SMALL is the paper's
             assert plan(given={"preset": preset, "data": str(data / "problems.jsonl")})
+        with pytest.raises(SettingsError, match="policy"):
+            plan(given={"preset": "fit", "policy": "probation"})
     for options in (("--epochs", "9"), ("--new",), ("--run", "x"), ("--policy", "probation")):
         done = cli("train", "--resume", "problems", *options, ok=False)
         assert done.returncode == 2, done.stderr

@@ -244,8 +244,9 @@ def test_no_folder_is_made_of_an_address_where_a_path_is_needed(
 ) -> None:
     folder = store.path.parent.parent
     before = sorted(folder.rglob("*"))
-    done = cli(*command.split(), f"ssh://ada:{HIDDEN}@far/place", ok=False)
-    assert done.returncode == 2
-    assert "ssh://… is an address" in done.stderr
-    assert HIDDEN not in done.stdout + done.stderr
+    for scheme in ("ssh", "git+ssh", "S3"):
+        done = cli(*command.split(), f"{scheme}://ada:{HIDDEN}@far/place", ok=False)
+        assert done.returncode == 2
+        assert f"{scheme}://… is an address" in done.stderr
+        assert HIDDEN not in done.stdout + done.stderr
     assert sorted(folder.rglob("*")) == before

@@ -234,7 +234,7 @@ def stream(dice: random.Random, effect: float, pairs: int) -> list[Pair]:
 
 def apart(differences: Sequence[float]) -> list[Pair]:
     """Pairs, each at a problem of its own."""
-    return [Pair(f"p{n}", difference) for n, difference in enumerate(differences)]
+    return [Pair(f"p{n}", 0, difference) for n, difference in enumerate(differences)]
 
 
 def test_verdicts_do_not_depend_on_the_order_in_which_attempts_came() -> None:
@@ -279,16 +279,27 @@ def test_what_turns_some_problems_either_way_is_seldom_said_to_help_at_new_ones(
     dice, helps = random.Random(7), 0
     for _ in range(40):
         turned = dice.choices((1.0, -1.0, 0.0), (0.2 + effect, 0.2, 0.6 - effect), k=24)
-        passes = [Pair(f"p{n}", one) for _ in range(12) for n, one in enumerate(turned)]
+        passes = [Pair(f"p{n}", step, one) for step in range(12) for n, one in enumerate(turned)]
         looks = (judge(passes[:many], 0).verdict for many in (48, 144, 288))
         helps += any(verdict == "helps" for verdict in looks)
     assert helps >= 30 if effect else helps <= 4, helps
 
 
-def test_two_problems_say_nothing_of_new_ones() -> None:
-    pairs = [Pair(f"p{n % 2}", 1.0) for n in range(40)]
-    assert judge(pairs, 0)[:2] == ("too small", 1.0)
-    assert judge([*pairs, Pair("p2", 1.0), Pair("p3", 1.0)], 0).verdict == "helps"
+@pytest.mark.parametrize(
+    ("problems", "verdict"), [(2, "too small"), (3, "too small"), (4, "helps")]
+)
+def test_few_problems_say_nothing_of_new_ones(problems: int, verdict: str) -> None:
+    pairs = [Pair(f"p{n % problems}", n // problems, 1.0) for n in range(40)]
+    assert judge(pairs, 0)[:2] == (verdict, 1.0)
+
+
+def test_a_proof_waits_for_the_problems_of_its_first_pass() -> None:
+    """Problems that differ are given up once all were seen twice, and not while others come."""
+    turned = [1.0, -1.0] * 8
+    first = [Pair(f"p{n}", n // 8, one) for n, one in enumerate(turned) for _ in range(4)]
+    assert judge(first, 10_000).verdict == "undecided"
+    second = [pair._replace(step=2 + pair.step) for pair in first]
+    assert judge([*first, *second], 10_000).verdict == "too small"
 
 
 @pytest.mark.parametrize(("worth", "least", "most"), [(0.5, -0.02, 0.02), (0.425, -0.12, -0.03)])

@@ -4,7 +4,8 @@ Training leaves a random part of the library out of each prompt, so rewards are 
 presence within strata: the rollouts of one problem under one library. Intervals are cluster-robust
 by problem (CR1, Student's t; Cameron and Miller, 2015). They count the problems where presence
 varied: an experience that belongs to four problems has 3 degrees of freedom, however many others
-there are. Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with
+there are. One more problem of unknown effect is counted in, so that two that agree are no
+certainty. Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with
 the text that it has at a version; examples have one credit together. Attempts that try a lesson at
 its own problem count for nothing.
 """

@@ -228,11 +228,15 @@ def _require_recorded(
 ) -> None:
     """Raises SettingsError where a run is to go on with other settings than it has on record."""
     values = {key: value for key, value in given.items() if value is not None}
-    requested = build(TrainSettings, values, {"data": settings.data}, find_domain=project.domain)
-    names = {"policy" if name == "preset" else name for name in named(values)}
-    if values.get("preset") == "fit":
-        names.remove("policy")
-    for name in sorted(names.difference(PACE)):
+    domain = values.pop("domain", None)  # whose name is compared, and which is not imported
+    if domain is not None:
+        there, new = settings.domain, project.record_domain(domain)
+        _require_same(run, "domain", there if there.startswith(f"{new}:") else new, there)
+    requested = build(TrainSettings, values, {"data": settings.data})
+    names = named(values).difference(PACE, {"preset"})
+    if values.get("preset") == PAPER:
+        names.add("policy")
+    for name in sorted(names):
         there, new = (
             getattr(one.models if name in ModelSettings.model_fields else one, name)
             for one in (settings, requested)
@@ -241,14 +245,15 @@ def _require_recorded(
             there, new = ({key: getattr(one, key) for key in values[name]} for one in (there, new))
         elif name in PATHS:
             new = project.record_path(new)
-        elif name == "domain":
-            new = project.record_domain(new)
-            there = new if there.startswith(f"{new}:") else there
-        if new != there:
-            raise SettingsError(
-                f"run {run.name} has another value of {name} on record",
-                hint="it goes on with that one: leave yours out, or leave --resume out",
-            )
+        _require_same(run, name, new, there)
+
+
+def _require_same(run: Run, name: str, new: object, there: object) -> None:
+    if new != there:
+        raise SettingsError(
+            f"run {run.name} has another value of {name} on record",
+            hint="it goes on with that one: leave yours out, or leave --resume out",
+        )
 
 
 def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPlan:
@@ -256,11 +261,11 @@ def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPla
     SettingsError where another setting is given another value than it has on record, DatasetError
     where its data has changed, NotTrusted where the record came with the store, and TfgrpoError."""
     settings = TrainSettings(**run.config)
+    project.require_run(run.name, run.config)
     _require_recorded(project, run, settings, given)
     pace = {name: given[name] for name in PACE if given.get(name) is not None}
     checked = build(TrainSettings, pace, {"data": settings.data})
     settings = settings.model_copy(update={name: getattr(checked, name) for name in pace})
-    project.require_run(run.name, run.config)
     if settings.models.endpoints:  # which are the settings file's, and not the record's
         project.require_trust({})
     domain = project.by_agent(project.domain(settings.domain), settings)

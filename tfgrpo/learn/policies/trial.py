@@ -182,7 +182,7 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
     for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
     differences: dict[str, list[Pair]] = {name: [] for name in names}
-    for (_, problem, _), pair in pairs.items():
+    for (step, problem, _), pair in pairs.items():
         if len(pair) == 2:
             for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
                 hidden = [of_name(name) in one.without for one in pair]
@@ -190,7 +190,7 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
                     continue
                 shown, other = pair if hidden[1] else pair[::-1]
                 if replaced(name) not in other.without:  # else neither wording was there
-                    differences[name].append(Pair(problem, shown.reward - other.reward))
+                    differences[name].append(Pair(problem, step, shown.reward - other.reward))
     coming = left / len(attempts) if attempts else math.inf
     return {
         name: judge(values, len(values) * coming if attempts else left)
