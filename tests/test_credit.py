@@ -319,3 +319,4 @@ def test_two_problems_that_agree_make_no_effect_sure(problems: int, verdict: str
     assert credit.effect == pytest.approx(1)
     assert credit.verdict == verdict
     assert credit.low < 1 < credit.high
+    assert 0.5 < credit.shrunk < 1

@@ -12,7 +12,7 @@ import pytest
 
 from tfgrpo.evaluation.credit import Observation, RecordedAttempts, estimate_effects, unit
 from tfgrpo.evaluation.presence_effects import Credit
-from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.evaluation.statistics import APART, t_quantile
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import RolloutRow
@@ -42,8 +42,9 @@ def by_matrices(seen: list[Observation], level: float) -> dict[str, tuple[float,
     known = clusters > 1
     beta, bread, varied, clusters = beta[known], bread[known], varied[known], clusters[known]
     scale = clusters / (clusters - 1) * len(y) / freedom
-    error = np.sqrt(scale * (bread @ scores.T @ scores @ bread.T).diagonal())
-    spread = max(0.0, float(np.mean(beta**2 - error**2)))
+    sampled = scale * (bread @ scores.T @ scores @ bread.T).diagonal()
+    spread = max(0.0, float(np.mean(beta**2 - sampled)))
+    error = np.sqrt(sampled + APART / clusters**2)
     t = [t_quantile(0.5 + level / 2, int(one) - 1) for one in clusters]
     return {
         ids[i]: (

@@ -317,12 +317,13 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
     scores = scores[:, varied]
     covariance: Floats = attempts / left * bread @ (scores.T @ scores) @ bread
     variance = np.maximum(covariance.diagonal(), 0.0)  # rounding may take it below zero
-    error = np.sqrt(variance * (1 + 1 / freedom) + APART / np.maximum(problems, 1) ** 2)
+    sampled = variance * (1 + 1 / freedom)
+    error = np.sqrt(sampled + APART / np.maximum(problems, 1) ** 2)
     t = {n: t_quantile(0.5 + level / 2, n) for n in set(freedom.tolist())}
     wide = error * [t[n] for n in freedom.tolist()]
     known = problems > 1  # one problem leaves nothing unexplained
     shrink = np.zeros_like(beta)
-    shrink[known] = _shrinkage(beta[known], error[known])
+    shrink[known] = _shrinkage(beta[known], sampled[known], error[known] ** 2)
     absent = solution.known - solution.present
     credits = [
         Credit(
@@ -340,10 +341,8 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
     return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
 
 
-def _shrinkage(beta: Floats, error: Floats) -> Floats:
-    """Shares of variance that are no noise: true effects normal around 0, by the method of
-    moments."""
-    spread = max(0.0, float(np.sum(beta**2 - error**2) / max(len(beta), 1)))
-    noise = error**2
-    factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)
-    return factor
+def _shrinkage(beta: Floats, sampled: Floats, noise: Floats) -> Floats:
+    """Shares of variance that are no noise: true effects normal around 0, with a spread by the
+    method of moments, for which the `sampled` variance counts alone."""
+    spread = max(0.0, float(np.sum(beta**2 - sampled) / max(len(beta), 1)))
+    return spread / (spread + noise)

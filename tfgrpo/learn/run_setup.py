@@ -230,8 +230,9 @@ def _require_recorded(
     values = {key: value for key, value in given.items() if value is not None}
     domain = values.pop("domain", None)  # whose name is compared, and which is not imported
     if domain is not None:
-        there, new = settings.domain, project.record_domain(domain)
-        _require_same(run, "domain", there if there.startswith(f"{new}:") else new, there)
+        spec = project.record_domain(domain)
+        if not settings.domain.startswith(f"{spec}:"):  # data may have added to it
+            _require_same(run, "domain", spec, settings.domain)
     requested = build(TrainSettings, values, {"data": settings.data})
     names = named(values).difference(PACE, {"preset"})
     if values.get("preset") == PAPER:
