@@ -632,6 +632,29 @@ def test_arms_of_the_wrong_size_are_said_and_nothing_is_promoted() -> None:
     assert any("not sent by chance" in note for note in found.notes)
 
 
+def heard(seed: int, right: tuple[float, float], silent: float) -> Evidence:
+    """Returns what 1,000 users show: each arm is right as often as `right` says, and a share of the
+    candidate's unhappy ones is `silent`."""
+    dice, plan = random.Random(seed), plan_of()
+    calls, scores = [], []
+    for number in range(1000):
+        is_candidate = dice.random() < 0.5
+        calls.append(call(number, is_candidate))
+        is_right = dice.random() < right[is_candidate]
+        if dice.random() < 0.8 * (1 - silent * (is_candidate and not is_right)):
+            scores.append(ArmScore(calls[-1].id, float(is_right), None))
+    return weighed(plan, calls, scores)
+
+
+def test_an_arm_whose_unhappy_users_are_silent_is_not_promoted() -> None:
+    found = [heard(seed, (0.6, 0.6), 0.6) for seed in range(12)]
+    assert sum(one.verdict.kind == "benefit" for one in found) >= 8, "it looks better"
+    assert sum(one.verdict.kind == "benefit" and not one.verdict.doubts for one in found) <= 1
+    assert any("differ in how many give scores" in one.verdict.said for one in found)
+    honest = [heard(seed, (0.5, 0.75), 0.0) for seed in range(12)]
+    assert sum(one.verdict.kind == "benefit" and not one.verdict.doubts for one in honest) >= 11
+
+
 def test_no_calls_say_nothing(store: Store) -> None:
     found = evidence(store, start(store, "e", ("prod", "main"), 0.1))
     assert found.verdict.kind == "none"

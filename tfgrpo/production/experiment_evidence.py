@@ -10,6 +10,14 @@ among those who come later, the arms differ in how many are new. Where the unit 
 call is a subject, with an arm of its own. Once calls of an experiment were deleted for their age it
 decides nothing any more: what is left is another sample at every look.
 
+**Who is silent.** Scores come from those who give them. Where the candidate has a smaller part of
+its subjects scored than the control, the rest may be unhappy and silent; where it has a larger
+one, its happy ones may only be louder. So the lead is worked out once more with the worst scores in
+place of those that are fewer, or without so many of the best as are more. Where that takes half of
+the lead, nothing is promoted automatically. Simulated, with a candidate that is no better and makes
+half of the unhappy ones silent, 1 to 5 of 24 are promoted for 23 or 24, and of 120 honest ones 110
+for 111.
+
 **On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
 one outside counts as the nearer end of the scale, and prevents automatic promotion. Latency and
 tokens have no bounds, and are compared by ranks (`evaluation/anytime_tests.py` says what that
@@ -29,7 +37,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy
 
@@ -226,9 +234,11 @@ def weighed(
     guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
     apart = GUARDS_PART if guarded else 0.0
     sides = ALPHA * (1 - apart) / 2
-    compared = []
+    compared, doubts = [], []
     for metric, tolerance in [(plan.metric, 0.0), *guarded]:
         outcomes, scale = units.outcomes(metric, scores, plan.apart), plan.scale(metric)
+        if metric == plan.metric and scale and _silence_makes_half(outcomes, units, scale):
+            doubts.append("the arms differ in how many give scores: that may make half of the lead")
         alpha = sides if metric == plan.metric else ALPHA * apart / len(guarded)
         bare = _compared(metric, outcomes, scale, tolerance, alpha)
         compared.append(bare._replace(main=metric == plan.metric))
@@ -239,6 +249,11 @@ def weighed(
             f"{units.subjects[CONTROL]} and {units.subjects[CANDIDATE]} subjects are not what the "
             "shares would give: calls of one arm are lost, or are not sent by chance"
         )
+    if mismatch >= MISMATCH:
+        doubts.insert(0, "the arms' sizes are not what the shares would give")
+    doubts += [
+        f"scores of {one.metric} are outside of its scale" for one in compared if one.outside
+    ]
     return Evidence(
         tuple(compared),
         dict(units.subjects),
@@ -246,7 +261,7 @@ def weighed(
         len(units.moved),
         mismatch,
         tuple(notes),
-        _verdict(compared, mismatch, experiment.state == RUNNING),
+        _verdict(compared, tuple(doubts), experiment.state == RUNNING),
     )
 
 
@@ -275,6 +290,8 @@ class _Units:
         self._places: dict[str, _Place] = {}
         self.first: list[Counter[str]] = [Counter() for _ in experiment.shares]
         """Under each share, the subjects of each arm that were seen first under it."""
+        self.sizes = sizes
+        """Under each share, the sizes of blocks."""
         self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
         self.calls: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
         self.moved: set[str] = set()
@@ -407,19 +424,55 @@ def _both_measured(outcomes: Iterable[Outcome]) -> tuple[Measured, Measured]:
     """The means of control and candidate, each of those that were first seen under one share, and
     then the mean of these by how much they tell: what changed between the shares, for both arms
     alike, is no difference then."""
-    under: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
-    for one in outcomes:
-        under.setdefault(one.sizes, ([], []))[one.candidate].append(one.value)
+    under = _by_share(outcomes)
     pairs = [pair for pair in under.values() if all(pair)]
-    weights = [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]
     arms = []
     for arm in (0, 1):
         values = [value for pair in under.values() for value in pair[arm]]
         mean = fmean(values) if values else 0.0
         if pairs:
-            mean = fmean([fmean(pair[arm]) for pair in pairs], weights)
+            mean = fmean([fmean(pair[arm]) for pair in pairs], _weights(pairs))
         arms.append(Measured(len(values), mean))
     return arms[0], arms[1]
+
+
+_Pair: TypeAlias = tuple[list[float], list[float]]
+"""The values of control and candidate."""
+
+
+def _by_share(outcomes: Iterable[Outcome]) -> dict[tuple[int, int], _Pair]:
+    under: dict[tuple[int, int], _Pair] = {}
+    for one in outcomes:
+        under.setdefault(one.sizes, ([], []))[one.candidate].append(one.value)
+    return under
+
+
+def _weights(pairs: Iterable[_Pair]) -> list[float]:
+    return [len(a) * len(b) / (len(a) + len(b)) for a, b in pairs]
+
+
+def _silence_makes_half(outcomes: Iterable[Outcome], units: _Units, scale: Scale) -> bool:
+    """Whether less than half of the candidate's lead is left if those who differ in giving a score
+    differ against it."""
+    low, high = scale
+    pairs: list[_Pair] = []
+    leads, filled = [], []
+    for sizes, pair in _by_share(outcomes).items():
+        if not all(pair):
+            continue
+        counts = [n for n, at in zip(units.first, units.sizes, strict=True) if at == sizes]
+        seen = [sum(n[arm] for n in counts) for arm in (CONTROL, CANDIDATE)]
+        control, candidate = ([min(max(x, low), high) for x in values] for values in pair)
+        wanted = seen[1] * len(control) / seen[0]  # were as many of them scored as of the control
+        more = wanted - len(candidate)
+        total = math.fsum(candidate) + more * (low if more > 0 else high)
+        pairs.append(pair)
+        leads.append(fmean(candidate) - fmean(control))
+        filled.append(max(low, total / wanted) - fmean(control))
+    if not pairs:
+        return False
+    lead = fmean(leads, _weights(pairs))
+    return lead > 0 and fmean(filled, _weights(pairs)) < lead / 2
 
 
 def _evidence(log: float) -> float:
@@ -436,21 +489,17 @@ def _mismatch(experiment: Experiment, units: _Units) -> float:
     return _evidence(log)
 
 
-def _verdict(compared: Sequence[Compared], mismatch: float, is_open: bool) -> Verdict:
+def _verdict(compared: Sequence[Compared], doubts: tuple[str, ...], is_open: bool) -> Verdict:
     """What follows. Of an experiment that is over nothing is advised."""
-    doubts = ["the arms' sizes are not what the shares would give"] * (mismatch >= MISMATCH)
-    doubts += [
-        f"scores of {one.metric} are outside of its scale" for one in compared if one.outside
-    ]
     for one in compared:
         if one.state == "worse":
             what = "the candidate is worse" if one.main else f"the guard {one.metric} is worse"
-            return Verdict("harm", what + ": roll back" * is_open, tuple(doubts))
+            return Verdict("harm", what + ": roll back" * is_open, doubts)
     if compared[0].state == "better":
         but = f", but {doubts[0]}" if doubts else ": promote" * is_open
-        return Verdict("benefit", f"the candidate is better{but}", tuple(doubts))
+        return Verdict("benefit", f"the candidate is better{but}", doubts)
     undecided = "no decision yet" if is_open else "neither is shown to be better"
-    return Verdict("none", undecided, tuple(doubts))
+    return Verdict("none", undecided, doubts)
 
 
 def _short(value: float) -> float:
