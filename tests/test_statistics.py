@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfgrpo.evaluation.statistics import (
+    APART,
     ChangeEstimate,
     differences,
     interval,
@@ -21,6 +22,7 @@ from tfgrpo.evaluation.statistics import (
     pass_at_k,
     permutation,
     problems_for,
+    problems_needed,
     spread_of,
     spreads,
     t_quantile,
@@ -186,8 +188,8 @@ def test_a_comparison_the_other_way_round_says_the_opposite(a: dict, b: dict) ->
 
 
 def test_pairing_sees_what_the_spread_between_problems_would_hide() -> None:
-    a = {str(n): [n / 20] for n in range(20)}
-    b = {p: [r[0] + 0.02 + 0.001 * (int(p) % 3)] for p, r in a.items()}
+    a = {str(n): [n / 25] for n in range(20)}
+    b = {p: [r[0] + 0.06 + 0.001 * (int(p) % 3)] for p, r in a.items()}
     assert mean_at_k(b).low < mean_at_k(a).mean
     assert paired(a, b).verdict == "better"
     assert paired(b, a).verdict == "worse"
@@ -271,8 +273,10 @@ def test_a_difference_says_how_many_problems_would_show_it() -> None:
     found = paired(a, b)
     assert found.verdict == "inconclusive"
     assert found.p == 0.5  # two differ: both signs alike in half of the four ways
-    assert found.problems_needed == problems_for(1 / 6, stdev(differences(a, b)))
-    assert paired(a, a) == (interval([0.0] * 6), "inconclusive", (0.5, 0.5), 1.0, None)
+    assert found.problems_needed == problems_needed(1 / 6, stdev(differences(a, b)))
+    nothing = interval([0.0] * 6, apart=APART)
+    assert paired(a, a) == (nothing, "inconclusive", (0.5, 0.5), 1.0, None)
+    assert nothing.high > 0.1, "six that agree do not say that all others do"
 
 
 def test_a_difference_has_the_means_of_the_problems_that_it_is_about() -> None:
@@ -334,3 +338,60 @@ def test_equal_gains_at_a_few_problems_are_not_better(problems: int, verdict: st
     after = {str(n): [1.0, 0.0, 1.0, 0.0] for n in range(problems)}
     assert paired(before, after).verdict == verdict
     assert paired(after, before).verdict == verdict.replace("better", "worse")
+
+
+@pytest.mark.parametrize(("usual", "spread", "failing"), [(0.9, 0.02, 0.1), (0.6, 0.05, 0.05)])
+@pytest.mark.parametrize("problems", [3, 6, 12, 40])
+def test_the_interval_of_grades_covers_a_mean_that_rare_failures_lower(
+    usual: float, spread: float, failing: float, problems: int
+) -> None:
+    dice = random.Random(f"{usual}/{problems}")
+
+    def graded() -> list[float]:
+        return [0.0 if dice.random() < failing else min(1.0, dice.gauss(usual, spread))]
+
+    found = [mean_at_k({str(n): graded() for n in range(problems)}) for _ in range(400)]
+    mean = usual * (1 - failing)
+    least = 0.87 if problems > 12 else 0.96
+    assert sum(one.low <= mean <= one.high for one in found) / len(found) >= least
+
+
+@pytest.mark.parametrize("problems", [6, 12])
+def test_small_gains_do_not_hide_that_some_problem_may_break(problems: int) -> None:
+    dice, better = random.Random(problems), 0
+    for _ in range(200):
+        before = {str(n): [0.9] for n in range(problems)}
+        gains = [-0.9 if dice.random() < 0.06 else dice.gauss(0.05, 0.01) for _ in before]
+        after = {one: [0.9 + gain] for one, gain in zip(before, gains, strict=True)}
+        better += paired(before, after).verdict == "better"
+    assert better <= 10
+
+
+@pytest.mark.parametrize("differing", [0.1, 0.3, 0.6, 0.9])
+def test_as_many_problems_as_would_decide_do_so_where_answers_are_always_alike(
+    differing: float,
+) -> None:
+    n = problems_needed(differing, math.sqrt(differing * (1 - differing)))
+    assert n is not None
+    dice, shown, runs = random.Random(f"{differing}"), 0, 200
+    for _ in range(runs):
+        before = {str(one): [0.0] for one in range(n)}
+        after = {one: [float(dice.random() < differing)] for one in before}
+        shown += paired(before, after).verdict == "better"
+    assert shown / runs >= 0.7
+
+
+@pytest.mark.parametrize(("difference", "spread"), [(0.1, 0.02), (0.05, 0.3), (-0.5, 0.5), (1, 0)])
+def test_one_problem_less_than_would_decide_is_too_few(difference: float, spread: float) -> None:
+    n = problems_needed(difference, spread)
+    assert n is not None
+    assert n >= 6
+
+    def decides(n: int) -> bool:
+        wide = math.sqrt(spread**2 + APART / n)
+        rate = difference**2 / (difference**2 + spread**2)
+        few = sum(math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(6))
+        return n >= problems_for(difference, wide) and few <= 0.2
+
+    assert decides(n)
+    assert n == 6 or not decides(n - 1)

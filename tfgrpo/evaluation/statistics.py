@@ -1,10 +1,12 @@
 """Figures for evaluations from problem → its samples' rewards, with problems as the unit.
-Intervals of differences are Student's t, those of shares Wilson's."""
+Intervals of differences are Student's t, those of shares Wilson's. Both count in what few problems
+cannot show: where those at hand agree, others may not."""
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
@@ -65,12 +67,13 @@ class ChangeEstimate(Estimate):
         return 2.0
 
 
-def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of one value for each problem, with its interval; infinite for a single problem."""
+def interval(values: Sequence[float], *, level: float = 0.95, apart: float = 0.0) -> Estimate:
+    """The mean of one value for each problem, with its interval; infinite for a single problem.
+    `apart` is the variance of one more problem, of unknown value, that is counted in."""
     mean, n = fmean(values), len(values)
     if n < 2:
         return Estimate(mean, -math.inf, math.inf, n)
-    half = t_quantile(0.5 + level / 2, n - 1) * stdev(values) / math.sqrt(n)
+    half = t_quantile(0.5 + level / 2, n - 1) * math.sqrt((variance(values) + apart / n) / n)
     return Estimate(mean, mean - half, mean + half, n)
 
 
@@ -78,11 +81,16 @@ def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estim
     """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927). It uses the
     effective sample size m(1 - m) / variance of the mean with Student's quantile, as for clustered
     samples (Dean and Pagano, 2015), at most `most`, and that much only as far as samples of a
-    problem disagree. Simulated, it covers at least 93 % at every mean from .02 to .98."""
+    problem disagree. Simulated, it covers at least 93 % at every mean from .02 to .98. Without a
+    `most`, for graded values, two more problems that are right or wrong are counted into the
+    variance: six grades that agree would hide that every tenth fails. Then it covers 97 % at up to
+    12 problems, and 89 to 97 % at 24 to 40."""
     mean, n = fmean(values), len(values)
     if n < 2:
         return Estimate(mean, 0.0, 1.0, n)
     spread, room = variance(values), mean * (1.0 - mean)
+    if most == math.inf:
+        spread = ((n - 1) * spread + 2 * room) / (n + 1)
     size = room * n / spread if spread > NOISE else float(n)
     mixed = sum(0.0 < value < 1.0 for value in values)
     sure = min(sum(value >= 1.0 for value in values), sum(value <= 0.0 for value in values))
@@ -158,9 +166,10 @@ FEWEST = 6
 
 def paired(a: Rewards, b: Rewards) -> Difference:
     """The mean over shared problems of (mean reward in b - in a). It is better or worse when the
-    interval leaves out 0 and p < 0.05. Raises ValueError when they share no problem."""
+    interval, with one more problem of unknown effect, leaves out 0 and p < 0.05. Raises ValueError
+    when they share no problem."""
     values = differences(a, b)
-    estimate, p = interval(values), permutation(values)
+    estimate, p = interval(values, apart=APART), permutation(values)
     verdict = "inconclusive"
     if p < SIGNIFICANT and estimate.low > NOISE:
         verdict = "better"
@@ -203,11 +212,28 @@ def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) 
 
 
 def problems_needed(difference: float, spread: float) -> int | None:
-    """How many problems would show a difference, as `problems_for` says: at least as many as the
-    permutation test needs, and None for none that is more than rounding."""
+    """How many problems let `paired` show a difference with a power of 80 %, for its standard
+    deviation over problems; None for a difference that is no more than rounding. The permutation
+    test has to see enough problems that differ: where those that do differ alike, their share is
+    that of the squared mean in the mean square."""
     if abs(difference) <= NOISE:
         return None
-    return max(FEWEST, problems_for(difference, spread))
+    differing = difference**2 / (difference**2 + spread**2)
+
+    def is_enough(n: int) -> bool:
+        needed = problems_for(difference, math.sqrt(spread**2 + APART / n))
+        return needed <= n and _binomial_below(FEWEST, n, differing) <= 0.2
+
+    low = max(FEWEST, problems_for(difference, spread))
+    high = low
+    while not is_enough(high):
+        low, high = high + 1, high * 2
+    return bisect_left(range(low, high), True, key=is_enough) + low
+
+
+def _binomial_below(count: int, n: int, share: float) -> float:
+    """The chance of fewer than `count` of n."""
+    return sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(count))
 
 
 def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int:
