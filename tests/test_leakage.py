@@ -148,3 +148,34 @@ def test_training_and_evaluation_tell_before_anything_is_asked(cli: Cli, tmp_pat
         (tmp_path / "d.jsonl").unlink()
         done = cli("eval", "h.jsonl", "--samples", "1", *model)
         assert "cannot tell whether these problems were trained on: no file" in done.stderr
+
+
+def test_a_score_on_what_chose_the_library_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text(lines([1, 2]))
+    (tmp_path / "g.jsonl").write_text(lines([7, 8]))
+    with ScriptedEndpoint() as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+        once = ("--epochs", "1", "--batch-size", "2", "--group-size", "2")
+        cli("train", "d.jsonl", "--gate", "g.jsonl", *once, *model)
+        cli("add", "Write the number alone.")
+        for command in ("eval", "compare", "regress"):
+            told = " ".join(cli(command, "g.jsonl", "--samples", "2", *model).stderr.split())
+            assert "2 of 2 evaluation problems are in g.jsonl too" in told, command
+            assert "their scores reflect the gate's own choice" in told, command
+
+
+def test_problems_that_stand_twice_among_those_to_evaluate_with_are_told(
+    cli: Cli, tmp_path: Path
+) -> None:
+    for n, name in enumerate(("h", "g", "s"), start=1):
+        numbers = [10 * n, 10 * n + 1, 10 * n, 10 * n + 2]
+        (tmp_path / f"{name}.jsonl").write_text(lines(numbers))
+    (tmp_path / "d.jsonl").write_text(lines([1, 2]))
+    cli("init")
+    with ScriptedEndpoint() as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+        parts = ("--heldout", "h.jsonl", "--gate", "g.jsonl", "--sealed", "s.jsonl")
+        for command in (("eval", "h.jsonl", "--samples", "1"), ("train", "d.jsonl", *parts)):
+            told = " ".join(cli(*command, *model).stderr.split())
+            for name in ("h",) if command[0] == "eval" else ("h", "g", "s"):
+                assert f"{name}.jsonl: 1 problem in it more than once (line-1 = line-3)" in told

@@ -106,6 +106,7 @@ def plan_evaluation(
         dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)
         recorded["skipped"] = {"data": skipped} if skipped else {}
     task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
+    warnings += leakage.describe_duplicates(dataset, name)
     for version in {v.number: v for v in trained or versions}.values():
         warnings += leak_warnings(store, project, version, dataset)
     prices, listed = project.prices(settings.models), project.endpoints(settings.models)
@@ -161,7 +162,8 @@ def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any])
 def leak_warnings(
     store: Store, project: Project, version: Version, dataset: Sequence[Problem]
 ) -> list[str]:
-    """Warnings about problems that a library was trained on, or that this cannot be known."""
+    """Warnings about problems that a library was trained on, or that its gate chose it on, or that
+    this cannot be known."""
     name = run_of_history(store, version)
     if name is None:
         return []
@@ -171,16 +173,26 @@ def leak_warnings(
             f"cannot tell whether these problems were trained on: run {name} is not in this store"
         ]
     settings = TrainSettings(**run.config)
-    if not project.trusts_run(name, run.config, ("domain", "data")):
+    if not project.trusts_run(name, run.config, ("domain", "data", "gate")):
         return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
     domain = project.problem_domain(settings)
-    data = project.open_data(settings.data)
-    try:
-        training = domain.problems(data, settings.fields)
-    except DatasetError as error:
-        return [f"cannot tell whether these problems were trained on: {error}"]
-    training = problems.without(training, settings.skipped.get("data", ()))
-    return leakage.describe_leaks(training, dataset, data)
+    given = [
+        ("data", settings.data, "memorisation"),
+        ("gate", settings.gate, "the gate's own choice"),
+    ]
+    warnings: list[str] = []
+    for kind, name, what in given:
+        if name is None:
+            continue
+        data = project.open_data(name)
+        try:
+            known = domain.problems(data, settings.fields)
+        except DatasetError as error:
+            warnings.append(f"cannot tell whether these problems were trained on: {error}")
+            continue
+        known = problems.without(known, settings.skipped.get(kind, ()))
+        warnings += leakage.describe_leaks(known, dataset, data, what)
+    return warnings
 
 
 async def score(

@@ -82,6 +82,7 @@ def load_problems(
         warnings += [
             *describe_indices(there, name, train, settings.data),
             *describe_unread(there, name),
+            *leakage.describe_duplicates(there, name),
             *leakage.describe_leaks(train, there, settings.data),
         ]
         others[kind] = there
