@@ -184,7 +184,7 @@ def _describe_position(progress: Progress) -> str:
         "starting": "starting",
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
         "reflection": f"comparing groups {progress.reflected}/{progress.teaching}",
-        "controller": f"deciding on lessons {progress.decided}/{progress.lessons}",
+        "decide": f"deciding on lessons {progress.decided}/{progress.lessons}",
         "gate": "trying the candidate on the gate's problems",
         "finished": "finished",
     }[progress.phase]

@@ -38,7 +38,7 @@ def in_utc(microseconds: int) -> datetime:
 
 
 class Operation(NamedTuple):
-    """What a controller or a person proposes. An ADD without `experience` is given a fresh id.
+    """What a learner or a person proposes. An ADD without `experience` is given a fresh id.
     `text` is for ADD and MODIFY; `evidence` is JSON, as `Evidence` reads it."""
 
     op: Op

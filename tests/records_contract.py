@@ -266,7 +266,7 @@ class RecordsContract:
             port,
             [
                 call("a", one),
-                call("b", one, stage="controller", step=1, attempts=1),
+                call("b", one, stage="plan", step=1, attempts=1),
                 call("c", one, completion_tokens=7, seconds=0.25),
                 call("e", one, step=None),
                 call("f", two, model="n"),
@@ -274,13 +274,13 @@ class RecordsContract:
             ],
         )
         usage, spent = port.records.usage, port.records.spent
-        assert list(usage(one, None)) == ["rollout", "controller", "evaluation"]
+        assert list(usage(one, None)) == ["rollout", "plan", "evaluation"]
         assert usage(one, 0) == {"rollout": (2, 20, 6, 12, 2, 0.75)}
         assert usage(one, 7) == usage(99, None) == {}
         once = (1, 10, 3, 5, 1, 0.5)
         assert spent(one) == [
             (one, 0, "rollout", "m", 2, (2, 20, 6, 12, 2, 0.75), None),
-            (one, 1, "controller", "m", 0, once, None),
+            (one, 1, "plan", "m", 0, once, None),
             (one, None, "evaluation", "m", 1, once, None),
         ]
         others = [(of, 0, "rollout", m, 1, once, None) for of, m in ((two, "n"), (None, "m"))]

@@ -50,7 +50,7 @@ def stage(request: dict[str, Any]) -> str:
     """Returns which prompt a request was made from."""
     system = request["messages"][0]["content"]
     for name, words in (
-        ("controller", "You revise a library"),
+        ("plan", "You revise a library"),
         ("comparison", "Several attempts were made"),
         ("comparison", "Here are problems with attempts that were checked"),
         ("objective", "Attempts at problems were made under instructions"),

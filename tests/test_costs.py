@@ -274,7 +274,7 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
     said = cli(*arguments, *more).stdout
     lines = said.splitlines()
     assert "unknown" not in said
-    stages = ["rollout", "summary", "comparison", "controller", "evaluation", "total"]
+    stages = ["rollout", "summary", "comparison", "plan", "evaluation", "total"]
     assert [line.split()[0] for line in lines[1:7]] == stages
     assert "nothing has been spent" in lines[-1]
     assert all(len(line) <= 80 for line in lines)

@@ -382,7 +382,7 @@ def test_a_storm_of_faults_that_pass_changes_nothing(
     print(f"{sum(storm.answered.values())} calls, {sum(storm.met.values())} faults: {storm.met}")
     assert not twice
     assert set(storm.met) == set(TRANSIENT)
-    assert set(storm.stages) == {"rollout", "summary", "comparison", "controller"}
+    assert set(storm.stages) == {"rollout", "summary", "comparison", "plan"}
     with Store.open(desk.path) as store:
         spent = store.runs.spent(store.runs.get("run"))
         assert sum(one.usage.calls for one in spent) == sum(storm.answered.values())

@@ -133,7 +133,7 @@ def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
     assert made["rollout"] <= upper["rollout"] + upper["evaluation"]
     assert upper["rollout"] == 12 * 3
     assert upper["evaluation"] >= 2 * 9 * 1 + 2 * 9 * 4
-    for name in ("comparison", "controller"):
+    for name in ("comparison", "plan"):
         assert 0 < made[name] <= upper[name]
 
 

@@ -20,7 +20,7 @@ def test_reflection_counts_in_the_time_that_is_left(mixed: int) -> None:
     progress.enter("reflection")
     progress.reflected = 60
     progress.lessons = 86
-    progress.enter("controller")
+    progress.enter("decide")
     assert progress.fraction < 1.0
     progress._since -= 10.0  # ten seconds for a quarter of the lessons
     progress.started -= 12.0
@@ -47,7 +47,7 @@ def test_what_is_reflected_on_while_others_are_attempted_is_done() -> None:
 
 def test_the_trial_of_a_candidate_counts_in_the_time_that_is_left() -> None:
     progress = Progress("r", steps=1, epochs=1, groups=1, attempts=5, trial=EvalProgress(0))
-    for phase in ("rollouts", "reflection", "controller"):
+    for phase in ("rollouts", "reflection", "decide"):
         progress.enter(phase)
         progress._since -= 10.0
     progress.groups_done = progress.mixed = progress.reflected = 1

@@ -26,7 +26,7 @@ def clumsy(request: dict[str, Any]) -> str | Reply:
             number = sum(map(ord, question))
             rows = [{"reason": "It is so.", "text": f"Add {number}."}, {"reason": "It is not."}]
             return json.dumps(comparison_of(rows))
-        case "controller":
+        case "plan":
             numbers = map(int, re.findall(r"^(\d+)\. Add", question, re.MULTILINE))
             keep = {"op": "keep", "experience": "G99", "text": ""}
             return json.dumps({"operations": [{"lessons": [n], **keep} for n in numbers]})

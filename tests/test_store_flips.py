@@ -49,7 +49,7 @@ SAID_ONCE = {
     "remotes": "name location",
     "decisions": "row id time author kind subject content why",
 }
-"""Columns that hold something the file says only once: docs/format.md, "What nothing covers"."""
+"""Columns that hold something the file says only once: docs/format.md, "What is not covered"."""
 
 
 @pytest.fixture(scope="module")

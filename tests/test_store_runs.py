@@ -390,15 +390,15 @@ def test_usage_adds_up_calls_and_tokens_by_stage_and_step(store: Store, run: Run
         journal = Journal(store.port.records.writer())
         for i in range(3):
             await journal.append(call(f"r{i}", run=run.id))
-        await journal.append(call("c", run=run.id, stage="controller")._replace(step=1))
+        await journal.append(call("c", run=run.id, stage="plan")._replace(step=1))
         await journal.append(call("elsewhere"))
         journal.close()
 
     asyncio.run(go())
     usage = store.runs.usage(run)
-    assert list(usage) == ["rollout", "controller"]
+    assert list(usage) == ["rollout", "plan"]
     assert usage["rollout"] == (3, 30, 9, 15, 3, 1.5)
-    assert store.runs.usage(run, step=1) == {"controller": (1, 10, 3, 5, 1, 0.5)}
+    assert store.runs.usage(run, step=1) == {"plan": (1, 10, 3, 5, 1, 0.5)}
     assert store.runs.usage(run, step=7) == {}
 
 

@@ -303,7 +303,7 @@ def beside(desk: Desk, act: Callable[[Store], object]) -> tuple[Script, list[boo
                 with desk.store() as store:
                     act(store)
                 done.append(True)
-        if stage(request) == "controller" and "[G0]" in request["messages"][-1]["content"]:
+        if stage(request) == "plan" and "[G0]" in request["messages"][-1]["content"]:
             change = {"op": "modify", "experience": "G0", "text": "Machine's text."}
             return json.dumps({"operations": [{"lessons": [1], **change}]})
         return teachable(request)

@@ -29,7 +29,7 @@ from tfgrpo.store import Store
 from tfgrpo.store.activity.runs import Run
 
 STAGES = {
-    "paper": frozenset({"rollout", "summary", "comparison", "controller", "evaluation"}),
+    "paper": frozenset({"rollout", "summary", "comparison", "plan", "evaluation"}),
     "probation": frozenset({"rollout", "comparison"}),
 }
 

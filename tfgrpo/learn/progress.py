@@ -10,7 +10,7 @@ from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.model.client import Meter
 from tfgrpo.notices import describe_usage
 
-PHASES = {"rollouts": 0.6, "reflection": 0.3, "controller": 0.1, "gate": 0.0}
+PHASES = {"rollouts": 0.6, "reflection": 0.3, "decide": 0.1, "gate": 0.0}
 """The shares of a step's time, before one has been measured."""
 GATE = 0.25
 """The share of a gate, beside those, in a run that has one."""
@@ -132,7 +132,7 @@ class Progress:
         teaching = max(self.teaching, 1)
         if phase == "reflection":
             return min(1.0, self.reflected / (teaching * expected))
-        if phase == "controller" and self.reflected:
+        if phase == "decide" and self.reflected:
             lessons = max(1, self.lessons) * teaching / self.reflected * expected
             return min(1.0, self.decided / lessons)
         if phase == "gate" and self.trial is not None and self.trial.total:

@@ -324,7 +324,7 @@ class Calls:
             seconds = (read / LOCAL_PROMPT + written / LOCAL_SPEED) * self._at_once
         else:
             seconds = calls * HOSTED_LATENCY + written / HOSTED_SPEED
-        seconds /= 1 if stage == "controller" else self._wide
+        seconds /= 1 if stage == "plan" else self._wide
         dollars = _dollars(self._conditions.prices, stage, read, 0, written)
         self.added.append(StageEstimate(stage, calls, read, written, dollars, seconds))
 
@@ -410,7 +410,7 @@ class _Run:
         if not self._measures:
             lessons = self._add_comparisons(batch, 1, size, grown) * assumed.lessons
             prompt = self._template("plan") + self._known + grown + lessons * LESSON
-            self._calls.add("controller", 1.0, prompt, lessons * SHORT * assumed.longer)
+            self._calls.add("plan", 1.0, prompt, lessons * SHORT * assumed.longer)
         elif left:
             free = candidates.capacity(left, len(batch) * size) * assumed.share
             askings, shown = propose.askings(round(free), len(batch)), 2 * propose.OF_EACH

@@ -18,7 +18,7 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Event, Experience, Json, Library, Version, evidence_of
 from tfgrpo.store.store import Store
 
-COMPARISONS = ("comparison", "reconcile", "controller")
+COMPARISONS = ("comparison", "reconcile", "plan")
 """The stages of a run in which a group turns into decisions, in their order."""
 PREFIX = 16
 """The characters of a call's key that an event's evidence has."""
@@ -279,7 +279,7 @@ def _compared(
         (stage, call)
         for stage in COMPARISONS
         for call in store.runs.calls(run, stage, None if of.step is None else of.step - 1)
-        if call.key.hex()[:PREFIX] in (every if stage == "controller" else own)
+        if call.key.hex()[:PREFIX] in (every if stage == "plan" else own)
         or (stage == "comparison" and _is_about(call, *questions))
     ]
     if not calls:

@@ -69,7 +69,7 @@ class Published:
             batch,
             lambda place, groups: self._compare(groups[place], step),
         )
-        self._parts.progress.enter("controller")
+        self._parts.progress.enter("decide")
         self._parts.progress.announce()
         lessons = [lesson for one in comparisons for lesson in one.lessons]
         learned = await self._planner.plan(step, lessons) if lessons else Learned()
@@ -104,7 +104,7 @@ class Planner(NamedTuple):
             values={"library": draft.prompt(_labels(draft).values()), "lessons": listed},
             max_tokens=PLAN_TOKENS,
             call_path=(step.number, "plan"),
-            stage="controller",
+            stage="plan",
             narrowed={"operations": _narrowed(draft, len(lessons))},
             problems=tuple({one.group.problem.id: one.group.problem for one in lessons}.values()),
         )

@@ -69,7 +69,7 @@ class Probation:
         settled = settle(self._store, about, decided, step.origin)
         operations = settled.operations
         leaving = (*operations, *settled.candidates, *(one for _, one in settled.following))
-        self._parts.progress.enter("controller")
+        self._parts.progress.enter("decide")
         self._parts.progress.announce()
         entering = await self._proposals.enter(step, pool, rivals, contrasts, leaving)
         examples = self._proposals.examples(step, pool, groups)
