@@ -26,7 +26,7 @@ and the share that harms. No model is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import erf, sqrt
 from pathlib import Path
@@ -275,8 +275,11 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
         rivals = library.rivals
         evidence = _attempted(dice, policy, world, library, evidence)
         active = [*library.kept, *library.pool]
-        columns = [library.column(rivals.name(str(one))) for one in active]
-        beliefs = dict(zip(active, policy.estimator(evidence, columns), strict=True))
+        columns = {one: library.column(rivals.name(str(one))) for one in active}
+        # What was given up is still evidence of how many lessons help.
+        every = [*columns.values(), *_gone(evidence, columns.values())]
+        believed = dict(zip(every, policy.estimator(evidence, every), strict=True))
+        beliefs = {one: believed[column] for one, column in columns.items()}
         library.beliefs = beliefs
         is_last = step + 1 == world.steps
         enough = policy.last if is_last and policy.last else policy.promote
@@ -295,6 +298,11 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
     found = float(np.mean([not planted.helps(one, kept) for one in kept]))
     harmful = float(np.mean([planted.effect[one] < 0 for one in kept]))
     return Outcome(gain, gain < -1e-12, len(kept), claimed, found, harmful)
+
+
+def _gone(evidence: Evidence, active: Collection[int]) -> list[int]:
+    """Returns the columns that attempts showed, but those of what is active."""
+    return [int(one) for one in np.flatnonzero(evidence.shown.any(axis=0)) if one not in active]
 
 
 def _attempted(

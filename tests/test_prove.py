@@ -254,6 +254,21 @@ def test_verdicts_do_not_depend_on_the_order_in_which_attempts_came() -> None:
         assert verdicts(attempts, ["a"], 0) == there
 
 
+def test_what_makes_wrong_attempts_unreadable_is_not_said_to_help() -> None:
+    dice, attempts = random.Random(9), []
+    for step, n, sample in product(range(12), range(16), (0, 1)):
+        shows = sample == (step + n) % 2
+        right = dice.random() < 0.35
+        lost = shows and not right and dice.random() < 0.8
+        hidden_there = frozenset() if shows else frozenset("a")
+        reward = None if lost else float(right)
+        attempts.append(Attempt(step, f"p{n}", sample, ("a",), hidden_there, reward))
+    judged = [one for one in attempts if one.reward is not None]
+    assert verdicts(judged, ["a"], 0)["a"].verdict == "helps", "by what could be judged alone"
+    assert verdicts(attempts, ["a"], 0)["a"].verdict == "too small"
+    assert verdicts(attempts, ["a"], 8)["a"].verdict == "undecided"
+
+
 def test_what_does_nothing_is_seldom_said_to_help_however_often_one_looks() -> None:
     dice, wrong = random.Random(5), 0
     for _ in range(60):

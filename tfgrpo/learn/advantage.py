@@ -10,12 +10,16 @@ less about that than six problems do. So the noise includes the spread between p
 sandwich of Liang and Zeger, Biometrika 1986). Where there are few problems, that is shrunk towards
 the estimate from all effects of a run.
 
-An effect is assumed to be none, or drawn from a normal distribution around 0: the two-groups model
-(Efron, Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal,
-each weighted by the likelihood of what was seen; the share of effects that are none is learned from
-all of them. So 1 minus the chance to help is the local false-discovery rate. Many lessons do
-nothing, but dozens of examples before a problem always do something: their effect is assumed not to
-be none.
+An effect is assumed to be none, or of the size of a draw from a normal distribution around 0: the
+two-groups model (Efron, Large-Scale Inference, 2010). The posterior is the mean over a few spreads
+of that normal, each weighted by the likelihood of what was seen. The shares of effects that are
+none, above zero and below it are learned from all of them: where most lessons help, less evidence
+is needed of one more. So 1 minus the chance to help is the local false-discovery rate. Spreads are
+in units of how far rewards differ within groups, where those differ less than right and wrong do.
+
+Attempts without a reward tell nothing as long as a lesson has no part in that. If with it more of
+what is wrong cannot be judged, it looks as if it helped. So what helps has to be likelier to help
+than not where those count as 0 too.
 """
 
 from __future__ import annotations
@@ -35,28 +39,41 @@ if TYPE_CHECKING:
 ELSEWHERE = " elsewhere"
 """After the name of an effect at problems that a thing does not belong to."""
 SPREADS = (0.05, 0.1, 0.2, 0.4)
-"""Standard deviations of effects that are thought possible, in units of reward."""
+"""Standard deviations of effects that are thought possible, in units of reward where rewards are
+right or wrong."""
+USUAL = 0.35
+"""How far rewards that are right or wrong differ within a group at least, as a standard deviation:
+those of eight attempts of which one is right."""
 NOISE, WEIGHT = 0.2, 2.0
 """The variance of an attempt within its group before any was seen: a reward of 0 or 1 has .25 at
 most. It is worth 8 attempts of which half were shown a thing: a sum of squares of 2."""
 
-NONE, ROUNDS = 4.0, 20
-"""How many effects it takes to change the mind that half of them are none, and the rounds in which
-that share is worked out (expectation and maximisation)."""
+SHARES = (0.5, 0.25, 0.25)
+"""The shares of effects that are thought to be none, above zero, and below it."""
+MIND, ROUNDS = 4.0, 20
+"""How many effects it takes to change the mind about these shares, and the rounds in which they are
+worked out (expectation and maximisation)."""
+SHARES_OF_EXAMPLES = (0.05, 0.475, 0.475)
+"""The same of the examples, which are measured as one, so that nothing can be learned of it. Dozens
+before a problem seldom do nothing. Without that small chance three times as many sets of no effect
+would enter, since one looks after each step (`tests/test_advantages.py`)."""
 
-
+LIKELIER = 0.5
+"""The chance to help where attempts without a reward count as 0, below which a thing does not."""
+ROUNDING = 1e-12
+"""What rounding leaves of a sum of squares that is 0."""
 FEW = 16.0
 """How many problems it takes to change the mind that a thing does the same at all of them."""
 
 
 class Observation(NamedTuple):
     """One attempt: its group, what belonged to its problem, which of that it was shown, and its
-    reward in [0, 1]."""
+    reward in [0, 1]; None where it could not be judged."""
 
     group: str
     belongs: Sequence[str]
     shown: frozenset[str]
-    reward: float
+    reward: float | None
 
 
 class Effect(NamedTuple):
@@ -91,12 +108,16 @@ class GroupSums(NamedTuple):
     """One group as the sums take it: what belonged to its problem, the products of presence (0 or 1
     for each attempt and thing), and `sums`: the products of presence with the rewards, the noise,
     and how many attempts were shown each thing and how many not. Presence and rewards are centred
-    on their means."""
+    on their means. `spread` is the sum of squares of the rewards and its degrees of freedom; both
+    are 0 where rewards are all the same. `at_worst` is the group where attempts without a reward
+    count as 0; None where there are none."""
 
     group: str
     names: tuple[str, ...]
     gram: NDArray[np.float64]
     sums: NDArray[np.float64]
+    spread: tuple[float, int]
+    at_worst: GroupSums | None = None
 
 
 def summed(observations: Iterable[Observation]) -> list[GroupSums]:
@@ -108,26 +129,37 @@ def summed(observations: Iterable[Observation]) -> list[GroupSums]:
 
 
 def _summed(name: str, group: Sequence[Observation]) -> GroupSums:
+    names = tuple(dict.fromkeys(id for one in group for id in one.belongs))
+    judged = [one for one in group if one.reward is not None]
+    sums = _products(name, names, judged)
+    if len(judged) == len(group):
+        return sums
+    at_worst = [one._replace(reward=one.reward or 0.0) for one in group]
+    return sums._replace(at_worst=_products(name, names, at_worst))
+
+
+def _products(name: str, names: tuple[str, ...], group: Sequence[Observation]) -> GroupSums:
     import numpy as np
 
-    size, names = len(group), tuple(dict.fromkeys(id for one in group for id in one.belongs))
+    size = len(group)
+    if not size:
+        empty = np.zeros((len(names), len(names))), np.zeros((4, len(names)))
+        return GroupSums(name, names, *empty, (0.0, 0))
     shown = np.array([[id in one.shown for id in names] for one in group], float)
-    rewards, counts = np.array([one.reward for one in group]), shown.sum(axis=0)
+    rewards, counts = np.array([one.reward for one in group], float), shown.sum(axis=0)
     shown, rewards = shown - counts / size, rewards - rewards.mean()
-    gram, moment = shown.T @ shown, rewards @ shown
-    noise = rewards @ rewards / max(size - 1, 1) * gram.diagonal()
-    return GroupSums(name, names, gram, np.array((moment, noise, counts, size - counts)))
+    gram, moment, square = shown.T @ shown, rewards @ shown, float(rewards @ rewards)
+    noise = square / max(size - 1, 1) * gram.diagonal()
+    sums = np.array((moment, noise, counts, size - counts))
+    return GroupSums(name, names, gram, sums, (square, size - 1) if square > ROUNDING else (0.0, 0))
 
 
 class Advantages:
     """Sums over attempts."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._places: dict[str, int] = {}
-        self._at: dict[tuple[str, int], tuple[float, float]] = {}
-        self._gram, self._sums = np.zeros((0, 0)), np.zeros((4, 0))
+        self._judged, self._at_worst, self._is_whole = _Sums(), _Sums(), True
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Adds attempts: all those of each group that is among them."""
@@ -135,23 +167,11 @@ class Advantages:
 
     def add_groups(self, groups: Sequence[GroupSums]) -> None:
         """Adds the attempts of whole groups."""
-        import numpy as np
-
         for id in dict.fromkeys(id for group in groups for id in group.names):
             self._places.setdefault(id, len(self._places))
-        more = len(self._places) - len(self._gram)
-        if more:
-            self._gram = np.pad(self._gram, (0, more))
-            self._sums = np.pad(self._sums, ((0, 0), (0, more)))
-        for group in groups:
-            places = np.array([self._places[id] for id in group.names], int)
-            self._gram[places[:, None], places] += group.gram
-            self._sums[:, places] += group.sums
-            parts = zip(places.tolist(), group.sums[0], group.gram.diagonal(), strict=True)
-            for place, moment, weight in parts:
-                at = (problem_of(group.group), place)
-                before = self._at.get(at, (0.0, 0.0))
-                self._at[at] = before[0] + float(moment), before[1] + float(weight)
+        self._is_whole = self._is_whole and not any(group.at_worst for group in groups)
+        self._judged.add(groups, self._places)
+        self._at_worst.add([group.at_worst or group for group in groups], self._places)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,14 +188,58 @@ class Advantages:
         """The effect of each thing, by its id."""
         if not self._places:
             return {}
-        moment, noise, shown, hidden = self._sums
-        noise = between_problems(noise, [(at, *both) for (_, at), both in self._at.items()])
-        some = [self._places[EXAMPLES]] if EXAMPLES in self._places else []
-        beliefs = posterior(self._gram, moment, noise, some)
+        examples = self._places.get(EXAMPLES)
+        effects = self._judged.effects(examples)
+        at_worst = effects if self._is_whole else self._at_worst.effects(examples)
         return {
-            id: Effect(*beliefs[place], int(shown[place]), int(hidden[place]))
+            id: effects[place]
+            if at_worst[place].chance >= LIKELIER
+            else effects[place]._replace(chance=min(effects[place].chance, at_worst[place].chance))
             for id, place in self._places.items()
         }
+
+
+class _Sums:
+    """The sums of some attempts, by the places of what they were shown."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._gram, self._sums, self._spread = np.zeros((0, 0)), np.zeros((4, 0)), np.zeros(2)
+        self._at: dict[tuple[str, int], tuple[float, float]] = {}
+
+    def add(self, groups: Sequence[GroupSums], places: Mapping[str, int]) -> None:
+        import numpy as np
+
+        more = 1 + max(places.values(), default=-1) - len(self._gram)
+        if more > 0:
+            self._gram = np.pad(self._gram, (0, more))
+            self._sums = np.pad(self._sums, ((0, 0), (0, more)))
+        for group in groups:
+            own = np.array([places[id] for id in group.names], int)
+            self._gram[own[:, None], own] += group.gram
+            self._sums[:, own] += group.sums
+            self._spread += group.spread
+            parts = zip(own.tolist(), group.sums[0], group.gram.diagonal(), strict=True)
+            for place, moment, weight in parts:
+                at = (problem_of(group.group), place)
+                before = self._at.get(at, (0.0, 0.0))
+                self._at[at] = before[0] + float(moment), before[1] + float(weight)
+
+    def effects(self, examples: int | None) -> list[Effect]:
+        """The effect of each thing, by its place; `examples` is that of the examples, if any."""
+        moment, noise = self._sums[:2]
+        noise = between_problems(noise, [(at, *both) for (_, at), both in self._at.items()])
+        square, free = self._spread.tolist()
+        unit = min(math.sqrt(square / free) / USUAL, 1.0) if free else 1.0
+        beliefs = posterior(self._gram, moment / unit, noise / unit**2, examples)
+        counts = self._sums[2:].astype(int).T.tolist()
+        return [
+            Effect(mean * unit, deviation * unit, chance, above, shown, hidden)
+            for (mean, deviation, chance, above), (shown, hidden) in zip(
+                beliefs, counts, strict=True
+            )
+        ]
 
 
 def problem_of(group: str) -> str:
@@ -208,12 +272,13 @@ def posterior(
     gram: NDArray[np.float64],
     moment: NDArray[np.float64],
     noise: NDArray[np.float64],
-    some: Sequence[int] = (),
+    examples: int | None = None,
 ) -> list[tuple[float, float, float, float]]:
-    """The beliefs about effects, in order. `gram` holds the sums of products of what was shown,
-    centred within groups, and `moment` those with rewards; `noise` the sums of squares of what was
-    shown, each times the variance of rewards in its group. Those at the places `some` are not none.
-    """
+    """The beliefs about effects, in order: mean, deviation, the chance to help, and the chance to
+    be above zero if not none, whatever the others are. `gram` holds the sums of products of what
+    was shown, centred within groups, and `moment` those with rewards; `noise` the sums of squares
+    of what was shown, each times the variance of rewards in its group. `examples` is the place of
+    that effect, if any."""
     import numpy as np
 
     variance = (noise + WEIGHT * NOISE) / (gram.diagonal() + WEIGHT)
@@ -222,18 +287,23 @@ def posterior(
     most = max(one.evidence for one in solutions)
     weights = [math.exp(one.evidence - most) for one in solutions]
     weights = [weight / math.fsum(weights) for weight in weights]
-    size, none = len(moment), 0.5
-    mixed = np.zeros((4, size))
+    mixed = np.zeros((4, len(moment)))
     for weight, one in zip(weights, solutions, strict=True):
-        square = one.deviation**2 + one.mean**2
-        mixed += weight * np.array((one.mean, square, _all_above(one), one.odds))
-    mean, square, above, odds = mixed
+        square, above = one.deviation**2 + one.mean**2, np.array(_all_above(one))
+        odds = 2 * one.odds * np.array((above, 1 - above))  # against none, of each side of zero
+        mixed += weight * np.array((one.mean, square, *odds))
+    mean, square, *sides = mixed
+    likely = np.array((np.ones(len(moment)), *sides))
+    shares = np.array(SHARES)
     for _ in range(ROUNDS):
-        there = none / (none + (1 - none) * odds)
-        there[[*some]] = 0
-        none = (NONE / 2 + math.fsum(there)) / (NONE + size - len(some))
+        chances = likely * shares[:, None]
+        if examples is not None:
+            chances[:, examples] = likely[:, examples] * SHARES_OF_EXAMPLES
+        chances /= chances.sum(axis=0)
+        lessons = chances if examples is None else np.delete(chances, examples, axis=1)
+        shares = (MIND * np.array(SHARES) + lessons.sum(axis=1)) / (MIND + lessons.shape[1])
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
-    beliefs = np.array((mean, deviation, (1 - there) * above, above))
+    beliefs = np.array((mean, deviation, chances[1], sides[0] / (sides[0] + sides[1])))
     return [tuple(one) for one in beliefs.T.tolist()]
 
 

@@ -93,7 +93,7 @@ def _judged(pair: tuple[str, str], attempts: Sequence[Observation]) -> Together 
     beside = helps[0][BESIDE], helps[1][BESIDE]
     if min(effect.chance for effect in alone) < SURE:
         return None
-    turned = [attempt._replace(reward=1 - attempt.reward) for attempt in attempts]
+    turned = [attempt._replace(reward=1 - (attempt.reward or 0.0)) for attempt in attempts]
     harms = [_effects(turned, names, SPLIT)[BESIDE].chance for names in both_ways]
     if min(harms) >= SURE:
         return Together("conflict", pair, alone, beside)

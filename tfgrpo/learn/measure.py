@@ -123,7 +123,7 @@ def recorded(
     """Yields the attempts of a run (of one step) that are on record. `is_near` says whether an
     experience belongs to a problem, by their ids."""
     for row in store.runs.rollouts(run, step):
-        if row.sample < CONFIRMING and row.reward is not None:
+        if row.sample < CONFIRMING:
             shown = (row.verdict.get("belongs", ()), row.verdict.get("without", ()))
             yield _observed((row.step, row.problem), shown, row.reward, is_near)
 
@@ -131,7 +131,7 @@ def recorded(
 def _observed(
     place: tuple[int, str],
     shown: tuple[Iterable[str], Iterable[str]],
-    reward: float,
+    reward: float | None,
     is_near: Callable[[str, str], bool],
 ) -> Observation:
     belongs, without = map(frozenset, shown)
@@ -144,8 +144,9 @@ def _observed(
 
 
 def in_trial(store: Store, run: Run) -> list[Observation]:
-    """The attempts of a trial, in which an item on trial is tried only where it belongs."""
-    return list(recorded(store, run, None, lambda *_: True))
+    """The judged attempts of a trial, in which an item on trial is tried only where it belongs."""
+    every = recorded(store, run, None, lambda *_: True)
+    return [one for one in every if one.reward is not None]
 
 
 class OnProbation:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
 
-from tfgrpo.evaluation.pair_verdicts import Judged, Pair, judge
+from tfgrpo.evaluation.pair_verdicts import Judged, Pair, Verdict, judge
 from tfgrpo.learn.advantage import Advantages, Effect
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector
@@ -45,14 +46,14 @@ INSTEAD = "instead"
 
 class Attempt(NamedTuple):
     """One attempt: its step and problem, its number among those, what belonged to the problem, what
-    of that it was not shown, and its reward."""
+    of that it was not shown, and its reward; None where it could not be judged."""
 
     step: int
     problem: str
     sample: int
     belongs: tuple[str, ...]
     without: frozenset[str]
-    reward: float
+    reward: float | None
 
 
 class Trial:
@@ -167,21 +168,29 @@ def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
     """The attempts of a run (of one step) that something on trial belonged to."""
     attempts = []
     for row in store.runs.rollouts(run, step):
-        if row.sample < CONFIRMING and row.reward is not None:
+        if row.sample < CONFIRMING:
             belongs, without = (row.verdict.get(name, ()) for name in ("belongs", "without"))
             shown = (tuple(belongs), frozenset(without))
             attempts.append(Attempt(row.step, row.problem, row.sample, *shown, row.reward))
     return attempts
 
 
+def attempts_judged(store: Store, run: Run) -> int:
+    """How many attempts of a trial have a reward."""
+    return sum(one.reward is not None for one in recorded(store, run))
+
+
 def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
-    """The verdict on each item from the attempts, by its name; `left` attempts may still come.
-    Attempts are taken by step, problem and number, in whatever order they came: so a run that looks
-    as it goes, a resumed run, and a reader of the record see the same."""
+    """The verdict on each item from the attempts, by its name; `left` attempts may still come. What
+    helps must have half of that effect where attempts that could not be judged count as 0: an item
+    may make what is wrong unreadable. Attempts are taken by step, problem and number, in whatever
+    order they came: so a run that looks as it goes, a resumed run, and a reader of the record see
+    the same."""
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
     for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
     differences: dict[str, list[Pair]] = {name: [] for name in names}
+    at_worst: dict[str, list[float]] = {name: [] for name in names}
     for (step, problem, _), pair in pairs.items():
         if len(pair) == 2:
             for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
@@ -189,12 +198,22 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
                 if hidden[0] == hidden[1]:
                     continue
                 shown, other = pair if hidden[1] else pair[::-1]
-                if replaced(name) not in other.without:  # else neither wording was there
+                if replaced(name) in other.without:  # neither wording was there
+                    continue
+                at_worst[name].append((shown.reward or 0.0) - (other.reward or 0.0))
+                if shown.reward is not None and other.reward is not None:
                     differences[name].append(Pair(problem, step, shown.reward - other.reward))
     coming = left / len(attempts) if attempts else math.inf
-    return {
+    judged = {
         name: judge(values, len(values) * coming if attempts else left)
         for name, values in differences.items()
+    }
+    undecided: Verdict = "undecided" if left > 0 else "too small"
+    return {
+        name: one._replace(verdict=undecided)
+        if one.verdict == "helps" and fmean(at_worst[name]) < one.effect / 2
+        else one
+        for name, one in judged.items()
     }
 
 
@@ -280,7 +299,7 @@ def conclude(store: Store, run: Run, model: str) -> tuple[Version, list[Tried]]:
             "model": model,
             "data": run.config["data"],
             "data_digest": run.config["data_digest"],
-            "attempts": len(recorded(store, run)),
+            "attempts": attempts_judged(store, run),
         },
     }
     for recording in recordings(store, message):
