@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from wires import WireEndpoint
 import tfgrpo
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_agent import command_from, problem_json, read_reward
+from tfgrpo.agents.command_agent import _read_output, command_from, problem_json, read_reward
 from tfgrpo.agents.user_program import MARK
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
@@ -102,6 +103,37 @@ def test_what_is_printed_is_the_answer_or_the_last_line_is_json(rig: Rig, tmp_pa
     found = made(rig, tmp_path, run=last)
     assert (found.response, found.reward) == ("12", 1.0)
     assert not found.calls, "its own rollout counts what is told, with the run's"
+
+
+def test_tokens_by_other_names_count_and_usage_without_any_is_refused() -> None:
+    counted: list[dict[str, int]] = []
+    context: Any = SimpleNamespace(record=lambda answer, **tokens: counted.append(tokens))
+
+    def told(**usage: int) -> None:
+        _read_output(json.dumps({"answer": "12", "usage": usage}), context)
+
+    told(input_tokens=7, output_tokens=2, cache_read_input_tokens=3)
+    told(prompt_tokens=7, completion_tokens=2, cached_tokens=3)
+    assert counted[0] == counted[1]
+    assert counted[0] == {"prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 3}
+    with pytest.raises(SettingsError, match="says nothing of tokens: total"):
+        told(total=9)
+
+
+def test_a_store_is_no_part_of_a_workspace(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / ".tfgrpo").mkdir()
+    (tmp_path / ".tfgrpo" / "store.db").write_text("1")
+    workspace = Workspace(tmp_path, 1 << 20)
+    (tmp_path / ".tfgrpo" / "store.db").write_text("22")
+    assert Workspace(tmp_path, 1 << 20).identity == workspace.identity
+    copy = workspace.copy()
+    try:
+        assert [one.name for one in copy.iterdir()] == ["a.txt"]
+        (copy / ".tfgrpo").mkdir()
+        assert workspace.changes(copy) == {}
+    finally:
+        remove_scratch(copy)
 
 
 def test_half_a_character_of_a_command_or_a_files_name_is_a_question_mark(
@@ -948,6 +980,20 @@ def test_scores_of_an_agent_before_its_helper_changed_are_not_those_of_now(
             (tmp_path / "helper.py").write_text(f"ANSWER = {answer}\n")
             scores = cli("eval", "problems.jsonl", *where, *judge).stdout
             assert re.search(rf"v0 .*{float(answer):.3f}", scores), scores
+
+
+def test_a_run_that_goes_on_with_another_agent_says_so(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "problems.jsonl", 4)
+    (tmp_path / "agent.py").write_text("print('no answer')\n")
+    with ScriptedEndpoint() as server:
+        options = ("--model", "m", "--base-url", server.base_url, "--agent", f"{PYTHON} agent.py")
+        less = ("--epochs", "2", "--batch-size", "4", "--group-size", "6", "--run", "r")
+        stopped = cli("train", "problems.jsonl", *options, *less, ok=False)
+        assert "stopped after 24 attempts" in stopped.stderr
+        told = "the agent, its workspace or its reward is another one than when run r began"
+        assert told not in " ".join(cli("train", "--resume", "r", ok=False).stderr.split())
+        (tmp_path / "agent.py").write_text("print('none')\n")
+        assert told in " ".join(cli("train", "--resume", "r", ok=False).stderr.split())
 
 
 @pytest.mark.parametrize("way", ["a folder", "an evaluation", "a settings file", "a program"])

@@ -225,6 +225,30 @@ def test_what_an_agent_is_given_is_refused_before_a_call(
     assert not (folder / ".tfgrpo").exists()
 
 
+@pytest.mark.parametrize("way", ["wraps", "lambda"])
+def test_what_only_wraps_an_async_function_gets_its_clients(
+    folder: Path, endpoint: ScriptedEndpoint, way: str
+) -> None:
+    kinds: set[str] = set()
+
+    async def inner(problem: Any, context: Any) -> str:
+        client = context.openai()
+        kinds.add(type(client).__name__)
+        done = await client.chat.completions.create(
+            model=context.model, messages=[{"role": "user", "content": problem.problem}]
+        )
+        return str(done.choices[0].message.content)
+
+    def wrapped(*given: Any) -> Any:
+        return inner(*given)
+
+    agent = wrapped if way == "wraps" else (lambda problem, context: inner(problem, context))
+    tfgrpo.train_sync(
+        str(folder / "problems.jsonl"), agent=agent, **where(endpoint, "s.db", keep_going=True)
+    )
+    assert kinds == {"AsyncOpenAI"}
+
+
 def test_a_function_that_raises_is_named(folder: Path, endpoint: ScriptedEndpoint) -> None:
     def breaks(problem: Problem, context: AgentContext) -> str:
         raise KeyError("no such price")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.nothing_to_learn import StoppedEarly, look, missing_work
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.notices import NothingToLearn, Notice, StepFinished
+from tfgrpo.notices import NothingToLearn, Notice, StepFinished, WarningNotice
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Store
@@ -84,6 +86,41 @@ def test_all_right_all_wrong_and_unjudged_are_told_apart() -> None:
         assert look(*wrong, untold) is None  # hard problems get twice as many
         assert look(*wrong, untold, whole=True) is not None
         assert look(*hundred, untold) is not None
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_attempts_that_could_not_be_judged_are_not_counted_with_the_others(reward: float) -> None:
+    alike, problems = attempts("x", reward=reward, answer="x")
+    lost = [replace(one, reward=None, reason="broken") for one in alike]
+    for count, text in ((2, f"48 of 50 {'right' if reward else 'wrong'}"), (20, "20 of 50 could")):
+        found = look(
+            [*lost[:count], *alike[count:]], problems, settings(policy="paper"), whole=True
+        )
+        assert found is not None
+        assert found.text.startswith(text)
+        assert found.finding == ("unjudged" if count == 20 else "right" if reward else "wrong")
+
+
+def test_a_run_tells_of_attempts_without_a_reward(tmp_path: Path) -> None:
+    data = write_problems(tmp_path / "p.jsonl", 8)
+    notices: list[Notice] = []
+    calls = itertools.count()
+
+    def verify(problem: Problem, response: str) -> float:
+        number = next(calls)  # the first is the rehearsal
+        if number % 3 == 1:
+            raise KeyError("the till")
+        return float(number % 2)
+
+    with ScriptedEndpoint() as server:
+        where = {"model": "m", "base_url": server.base_url, "store": tmp_path, "verify": verify}
+        tfgrpo.train_sync(
+            str(data), epochs=1, batch_size=8, group_size=3, on_progress=notices.append, **where
+        )
+    told = [one.text for one in notices if isinstance(one, WarningNotice)]
+    assert any(re.match(r"step 1: 8 of 24 attempts have no reward.*the till", one) for one in told)
+    with Store.open(tmp_path / ".tfgrpo/store.db") as store:
+        assert ", 8 of 24 attempts without a reward" in next(iter(store.log("HEAD"))).message
 
 
 def test_too_few_or_mixed_attempts_say_nothing() -> None:

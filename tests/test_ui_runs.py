@@ -334,7 +334,7 @@ def test_a_pair_has_the_interval_that_the_terminal_has(tmp_path: Path) -> None:
     (pair,) = {one for one in links(Visitor(store).get("/evaluations")) if "/paired/0/1/" in one}
     shown = words(Visitor(store).get(pair))
     told = paired({f"p{n}": [float(n < 1)] for n in range(3)}, {f"p{n}": [1.0] for n in range(3)})
-    assert told.words == "+0.667 [-0.768, +1.000]", "no difference of rewards is beyond one"
+    assert told.words == "+0.667 [-0.937, +1.000]", "no difference of rewards is beyond one"
     assert told.words in shown.replace("−", "-"), shown
 
 

@@ -1,2 +1,2 @@
-passed=$(grep -c PASS results.txt)
-echo "$passed of 4" | awk '{print $1 / $3, $0}'
+passed=$(grep -cs PASS results.txt)
+echo "${passed:-0} of 4" | awk '{print $1 / $3, $0}'

@@ -19,6 +19,7 @@ import re
 import secrets
 import shlex
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,19 @@ def _read(path: Path, most: int) -> str:
     return data.decode("utf-8", "replace").strip()
 
 
+USAGE = (
+    ("prompt_tokens", "input_tokens"),
+    ("completion_tokens", "output_tokens"),
+    ("cached_tokens", "cache_read_input_tokens"),
+)
+"""What an agent may call the tokens that it read, wrote, and had in a cache."""
+
+
+def _tokens(usage: Json, names: Sequence[str]) -> int:
+    counts = (field(usage, name) for name in names)
+    return next((n for n in counts if isinstance(n, int) and n > 0), 0)
+
+
 def _read_output(text: str, context: Context) -> Attempt:
     text = text.strip()
     last = text.rpartition("\n")[2].strip()
@@ -184,8 +198,12 @@ def _read_output(text: str, context: Context) -> Attempt:
         return Attempt(text)
     answer, usage = reported["answer"], reported.get("usage")
     if isinstance(usage, dict):
-        counts = [field(usage, f"{name}_tokens") for name in ("prompt", "completion", "cached")]
-        tokens = [n if isinstance(n, int) and n > 0 else 0 for n in counts]
+        tokens = [_tokens(usage, names) for names in USAGE]
+        if usage and not any(name in usage for names in USAGE for name in names):
+            raise SettingsError(
+                f"the agent's usage says nothing of tokens: {', '.join(map(str, usage))}"[:200],
+                hint="it has prompt_tokens and completion_tokens, or input_ and output_tokens",
+            )
         context.record(
             str(answer),
             prompt_tokens=tokens[0],

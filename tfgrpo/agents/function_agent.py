@@ -19,7 +19,7 @@ from tfgrpo.data.problems import Problem, without_answer
 from tfgrpo.domains.base import describe_error, describe_value
 from tfgrpo.domains.conversation import persona_of, reply
 from tfgrpo.domains.function import number_of
-from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, is_async
+from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, is_async, takes_two
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import as_text
 from tfgrpo.model.secrets import scrub
@@ -205,10 +205,9 @@ class FunctionAgent:
         raises something else, and TfgrpoError."""
         context = place.agent_context(sync=self._sync)
         problem = without_answer(place.desk.context.problem)
+        function = self._call if self._sync else self._function
         try:
-            outcome = await self._threads.call(
-                self._function, problem, context, seconds=place.seconds
-            )
+            outcome = await self._threads.call(function, problem, context, seconds=place.seconds)
         except OutOfTime:
             raise CallFailed(f"the agent gave no answer in {place.seconds:g} s") from None
         except TfgrpoError:
@@ -222,19 +221,21 @@ class FunctionAgent:
         gave = describe_value(outcome)
         raise CallFailed(f"the agent {self.name} gave {gave}, and no text or Attempt")
 
+    def _call(self, problem: Problem, context: AgentContext) -> Any:
+        """Calls a plain function. One that only wraps an `async` one gives its coroutine, which has
+        not begun yet and is awaited: it needs asynchronous clients."""
+        outcome = self._function(problem, context)
+        if inspect.isawaitable(outcome):
+            object.__setattr__(context, "_sync", False)
+        return outcome
+
 
 def check_shape(function: object, name: str) -> None:
     """Raises SettingsError for what cannot be called with a problem and a context."""
     hint = f"an agent is written `{SHAPE}`"
     if not callable(function) or inspect.isclass(function):
         raise SettingsError(f"the agent {name} is no function", hint=hint)
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        raise SettingsError(
-            f"the agent {name} does not take a problem and a context", hint=hint
-        ) from None
-    except ValueError:  # a built-in one that tells no signature
-        return
+    if not takes_two(function):
+        raise SettingsError(f"the agent {name} does not take a problem and a context", hint=hint)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise SettingsError(f"the agent {name} is a generator, and gives no answer", hint=hint)

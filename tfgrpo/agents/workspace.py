@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tfgrpo.agents.orphan_guard import new_copy
 from tfgrpo.model.response import as_text
 from tfgrpo.model.secrets import scrub
+from tfgrpo.store.address import FOLDER
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.session_bounds import remove_scratch
 
@@ -181,7 +182,8 @@ def _real(*parts: str | Path) -> Path:
 
 def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Yields what is in a folder, each folder before what is in it; nothing of one that cannot be
-    read. It follows no link, and does not call itself: an attempt nests folders as it likes."""
+    read. It follows no link, and does not call itself: an attempt nests folders as it likes. A
+    store of ours is no part of a workspace."""
     waiting = [os.fspath(folder)]
     while waiting:
         try:
@@ -190,6 +192,8 @@ def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
         except OSError:
             continue
         for entry in listed:
+            if entry.name == FOLDER:
+                continue
             yield entry
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)

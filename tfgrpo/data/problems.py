@@ -249,7 +249,11 @@ def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
             json.dumps(value)
         except (TypeError, ValueError):  # a date of a table, say: it is told of as not used
             del rest[name]
-    unread = {name: size for name, size in problem.unread.items() if name.split(".")[0] not in rest}
+    unread = {
+        name: size
+        for name, size in problem.unread.items()
+        if name not in rest and name.split(".")[0] not in rest
+    }
     return replace(problem, meta={**rest, **problem.meta}, unread=unread)
 
 

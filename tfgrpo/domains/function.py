@@ -25,7 +25,7 @@ from tfgrpo.domains.base import (
     describe_value,
     no_judge_calls,
 )
-from tfgrpo.model.caller_functions import OutOfTime, Threads, identity
+from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, takes_two
 from tfgrpo.store.errors import SettingsError
 
 REHEARSAL = 10.0
@@ -71,6 +71,12 @@ def _rehearsal(verify: Verify) -> Callable[[Problem], None]:
     answer: the attempts tell."""
 
     def rehearse(problem: Problem) -> None:
+        if not takes_two(verify):
+            raise SettingsError(
+                f"the verifier {getattr(verify, '__name__', 'verify')} does not take a problem and "
+                "a response",
+                hint="a verifier is written `def verify(problem, response)`",
+            )
         try:
             outcome = asyncio.run(
                 Threads().call(verify, problem, problem.answer, seconds=REHEARSAL)

@@ -30,6 +30,7 @@ from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.library_draft import split_fitting, still_apply
+from tfgrpo.learn.nothing_to_learn import lost_words
 from tfgrpo.learn.payable import Payable
 from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
 from tfgrpo.learn.pool import append_to_pool
@@ -231,6 +232,8 @@ class Training:
         with contained():
             learned = await self._learner.learn(this)
         groups = learned.groups
+        if (text := lost_words(groups)) is not None:
+            self._on_progress(WarningNotice(f"step {step + 1}: {text}"))
         self._enter("gate")
         trial = None
         if self._gate is not None:
@@ -388,4 +391,7 @@ class Training:
 def _message(place: str, groups: Sequence[Group]) -> str:
     mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
-    return f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    lost = sum(rollout.reward is None for rollout in rollouts)
+    missing = f", {lost} of {len(rollouts)} attempts without a reward" if lost else ""
+    return f"{place}: {scored}, {mixed} of {len(groups)} groups mixed{missing}"

@@ -45,6 +45,10 @@ UNREADABLE = {
 }
 """The kinds of problems whose verdict has no answer only where none could be read: what that is
 called, and what is to be asked for."""
+MANY_LOST = 0.2
+"""The share of attempts without a reward from which on that is why the others are all alike."""
+FEW_LOST = 0.05
+"""The share of a step's attempts that may be without a reward before that is told."""
 QUOTED = 120
 NUMBER = re.compile(r"[-+$€£]?\d[\d,.]*(?:/\d+)?%?\Z")
 
@@ -74,32 +78,33 @@ def look(
     too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     finding = _finding(there, settings)
-    if finding is None or len(there) < _least(finding, whole=whole):
+    if finding is None or len(there) < _least(finding, there, whole=whole):
         return None
     if finding == "wrong" and settings.policy != PAPER and settings.ground_truth:
         return None  # what all attempts miss is told by the ground truth
-    count = len(there)
+    count, lost = len(there), [one for one in there if one.reward is None]
     if finding == "right":
-        text = f"{count} of {count} right: nothing to learn here"
+        text = f"{count - len(lost)} of {count} right: nothing to learn here"
         advice = "harder problems or a smaller model would leave something"
     elif finding == "unjudged":
-        text = f"{count} of {count} could not be judged: {_most_common(there)}"
+        text = f"{len(lost)} of {count} could not be judged: {_most_common(lost)}"
         advice = "`tfgrpo verify` tries the verifier on cases of your own"
     elif finding == "wrong":
-        text = f"{count} of {count} wrong: answers are read, and none is right"
+        text = f"{count - len(lost)} of {count} wrong: answers are read, and none is right"
         advice = (
             "look at the ground truths and the domain (`tfgrpo verify`), or take easier problems, "
             "a stronger model"
         )
     else:
         text, advice = _unreadable(there, problems, settings)
-    return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
+    example = (lost if finding == "unjudged" else there)[0]
+    return NothingToLearn(finding, count, text, advice, _quote(example, finding))
 
 
-def _least(finding: Finding, *, whole: bool) -> int:
+def _least(finding: Finding, there: Sequence[Rollout], *, whole: bool) -> int:
     if not whole:
         return ENOUGH[finding]
-    return 1 if finding == "unjudged" else FEWEST
+    return FEWEST if any(rollout.reward is not None for rollout in there) else 1
 
 
 def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
@@ -127,10 +132,10 @@ def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store)
 
 
 def _finding(there: Sequence[Rollout], settings: TrainSettings) -> Finding | None:
-    rewards = {rollout.reward for rollout in there}
-    if rewards == {None}:
+    rewards = {rollout.reward for rollout in there} - {None}
+    lost = sum(rollout.reward is None for rollout in there)
+    if lost >= MANY_LOST * len(there) and len(rewards) < 2 and rewards <= {0.0, 1.0}:
         return "unjudged"
-    rewards -= {None}
     if rewards == {1.0}:
         return "right"
     if rewards != {0.0}:
@@ -170,6 +175,16 @@ def _unreadable(
         if not numeric:
             return f"{text}; {bare} end with a bare answer", "try `--domain exact`"
     return text, f"ask for {wording} with --agent-objective, or take another --domain"
+
+
+def lost_words(groups: Sequence[Group]) -> str | None:
+    """How many attempts have no reward, and why the most of these; None where few have none."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    lost = [rollout for rollout in rollouts if rollout.reward is None]
+    if len(lost) <= FEW_LOST * len(rollouts):
+        return None
+    count = f"{len(lost)} of {len(rollouts)} attempts have no reward"
+    return f"{count}, and teach nothing; the most of them: {_most_common(lost)}"
 
 
 def _most_common(there: Sequence[Rollout]) -> str:

@@ -270,13 +270,20 @@ def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPla
     if settings.models.endpoints:  # which are the settings file's, and not the record's
         project.require_trust({})
     domain = project.by_agent(project.domain(settings.domain), settings)
+    warnings = list(sandbox_warnings(settings))
+    if domain.identity != settings.domain_identity:
+        is_agent = "agent:" in domain.identity
+        changed = "the agent, its workspace or its reward" if is_agent else "the verifier"
+        warnings.append(
+            f"{changed} is another one than when run {run.name} began: attempts of both are mixed"
+        )
     return RunPlan(
         settings,
         project.open_path(settings.prompts) if settings.prompts else None,
         domain,
         reload_problems(project, run, settings, domain),
         project.prices(settings.models),
-        warnings=tuple(sandbox_warnings(settings)),
+        warnings=tuple(warnings),
         endpoints=project.endpoints(settings.models),
     )
 

@@ -386,6 +386,17 @@ class Threads:
                 raise
 
 
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with two values; yes where that is not known."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in one that tells no signature
+        return True
+    return True
+
+
 def is_async(function: object) -> bool:
     """Whether what is called is an `async` function, or an object with such a call."""
     call = getattr(type(function), "__call__", None)  # noqa: B004

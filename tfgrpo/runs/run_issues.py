@@ -74,6 +74,9 @@ def nothing_learned(store: Store, run: Run) -> str | None:
     means = {one.reward for one in stats} - {None}
     if not means:
         return f"none of {attempts} attempts could be scored"
+    lost = sum(one.without_reward for one in stats)
+    if not mixed and lost:
+        return f"{lost} of {attempts} attempts have no reward, and in no group do the others differ"
     if not mixed:
         for reward, word in ((1.0, "right"), (0.0, "wrong")):
             if means == {reward}:

@@ -56,19 +56,22 @@ def base_of_pool(versions: Iterable[Version]) -> int | None:
 
 
 class StepStats(NamedTuple):
-    """The mean reward of a step, its groups, the mixed ones of them, and its attempts."""
+    """The mean reward of a step, its groups, the mixed ones of them, its attempts, and how many of
+    those could not be judged or failed."""
 
     reward: float | None
     groups: int | None
     mixed: int | None
     attempts: int | None
+    without_reward: int = 0
 
 
 def step_stats(version: Version) -> StepStats:
     """The figures of a version's step."""
     given = mapping(version.meta.get("stats"))
     counts = (whole(given.get(name)) for name in ("problems", "mixed", "rollouts"))
-    return StepStats(number(given.get("mean_reward")), *counts)
+    lost = sum(whole(given.get(name)) or 0 for name in ("unverifiable", "failed"))
+    return StepStats(number(given.get("mean_reward")), *counts, lost)
 
 
 def step_of(version: Version) -> int:
