@@ -17,8 +17,9 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_a
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
+from tfgrpo.production.rollback import named, stood_at
 from tfgrpo.production.webhook import checked_webhook
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.history.log_filter import parse_coming
 from tfgrpo.store.store import Store
 from tfgrpo.wording import percent
@@ -268,13 +269,7 @@ def scale_of(given: str) -> tuple[str, tuple[float, float]]:
 
 
 def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
-    names = []
-    for arm in (experiment.control, experiment.candidate):
-        try:
-            names.append(store.resolve(arm.digest).name)
-        except TfgrpoError:
-            names.append(arm.digest[:12])
-    return names[0], names[1]
+    return named(store, experiment.control.digest), named(store, experiment.candidate.digest)
 
 
 def _state(store: Store, experiment: Experiment) -> str:
@@ -309,12 +304,11 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     auto = ", --auto" if experiment.plan.auto else ""
     branch = printing.shown(experiment.control.revision)
     tried = f"{printing.shown(experiment.candidate.revision)} ({candidate})"
-    outcomes = {
-        records.RUNNING: f"{percent(experiment.share)} of subjects get {tried}, the others "
-        f"{branch} ({control}){auto}",
-        records.PROMOTED: f"{branch} went from {control} to {tried}",
-    }
-    outcome = outcomes.get(experiment.state, f"{branch} stayed at {control}, without {tried}")
+    if experiment.state == records.RUNNING:
+        share = percent(experiment.share)
+        outcome = f"{share} of subjects get {tried}, the others {branch} ({control}){auto}"
+    else:
+        outcome = _became(store, experiment, tried)
     yield (
         f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
         f"{printing.age(experiment.started)}: {outcome}"
@@ -332,6 +326,22 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     ):
         yield f"  {printing.shown(line)}"
     yield printing.style(shown.verdict.said, bold=True)
+
+
+def _became(store: Store, ended: Experiment, tried: str) -> str:
+    """What became of the branch of an experiment that is over."""
+    branch = printing.shown(ended.control.revision)
+    control = named(store, ended.control.digest)
+    if ended.moves:
+        (before, _), *back = ended.moves
+        again = "".join(f", and back to {named(store, to)}" for _, to in back)
+        return f"{branch} went from {named(store, before)} to {tried}{again}"
+    stood = stood_at(store, ended.control.revision, ended.ended or 0)
+    if stood is None:
+        return f"{branch} was deleted meanwhile, without {tried}"
+    if stood.digest.hex() == ended.control.digest:
+        return f"{branch} stayed at {control}, without {tried}"
+    return f"{branch} was moved from {control} to {stood.name} meanwhile, without {tried}"
 
 
 def _row(one: Compared) -> tuple[str, ...]:

@@ -100,7 +100,8 @@ class ExperimentPlan(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment as it is on record. Times are microseconds since 1970; `shares` are the shares
-    of the candidate, each with the time from which on it is in force."""
+    of the candidate, each with the time from which on it is in force. `moves` are those that its
+    promotion and its rollback made, each from and to a version, by the beginnings of digests."""
 
     name: str
     id: str
@@ -112,6 +113,7 @@ class Experiment:
     started: int
     ended: int | None
     shares: tuple[tuple[int, float], ...]
+    moves: tuple[tuple[str, str], ...] = ()
 
     @property
     def share(self) -> float:
@@ -278,16 +280,17 @@ def roll_back(
     only_running: bool = False,
 ) -> Experiment:
     """Ends an experiment in favour of the control: everybody gets it at the next request. One that
-    was promoted is taken back: its branch moves to the control's version, unless it stands there
-    again. With `only_running` it is left alone. Raises StaleVersion where the branch has moved on
-    from what was promoted, unless the store is forced; ProtectedName; InvalidOperation for an
-    experiment that is over otherwise."""
+    was promoted is taken back: its branch moves to where the promotion found it, unless it stands
+    there again. With `only_running` it is left alone. Raises StaleVersion where the branch has
+    moved on from what was promoted, unless the store is forced; ProtectedName; InvalidOperation for
+    an experiment that is over otherwise."""
     with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
         ended = experiment(store, name)
         if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
-        tested, version = store.resolve(ended.candidate.digest), store.resolve(ended.control.digest)
+        (before, _), tested = ended.moves[0], store.resolve(ended.candidate.digest)
+        version = store.resolve(before)
         if tip.number not in (tested.number, version.number) and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
@@ -368,8 +371,11 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
     elif action == "resume":
         by_name[name] = replace(by_name[name], state=RUNNING, ended=None)
     else:
-        state = STATES[action]
-        by_name[name] = replace(by_name[name], state=state, ended=decision.time)
+        known, state = by_name[name], STATES[action]
+        moves = known.moves
+        if "from" in content:
+            moves = (*moves, (str(content["from"]), str(content["to"])))
+        by_name[name] = replace(known, state=state, ended=decision.time, moves=moves)
 
 
 def _check_share(share: float) -> None:
