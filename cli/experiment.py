@@ -17,6 +17,7 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_a
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
+from tfgrpo.production.promotion_losses import losses_of, said
 from tfgrpo.production.rollback import named, stood_at
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
@@ -74,27 +75,31 @@ def experiment() -> None:
 def start(app: App, given: Given) -> None:
     """Start an experiment. The candidate is the version that its revision names now.
 
+    Of a proposal that is what accepting it would make now: its changes, and all that the branch
+    gained meanwhile. What a promotion would take from the branch is said, and then there is none
+    without --force.
+
     With --auto, the proxy moves the control's branch when benefit is shown and no guard is
     harmed, and ends the experiment when harm is shown, with the evidence on record.
 
     \b
     Examples:
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
-      tfgrpo experiment start units --control main --candidate v1 --auto
+      tfgrpo experiment start units --control main --candidate v1 --metric errors
     """
-    from tfgrpo.improvement.proposal_candidates import candidate_of
+    from tfgrpo.improvement.proposal_candidates import start_trial
 
     guards = guards_of(given.guards, given.metric)
     scales = tuple(map(scale_of, given.scales))
     plan = records.ExperimentPlan(given.metric, guards, given.unit, given.auto, scales)
-    candidate = candidate_of(app.store, given.candidate)
-    arms, share = (given.control, candidate), parse_share(given.share)
-    started = records.start(app.store, given.name, arms, share, plan, why=given.why)
+    arms, share = (given.control, given.candidate), parse_share(given.share)
+    started = start_trial(app.store, given.name, arms, share, plan, why=given.why)
     versions = _versions(app.store, started)
     printing.echo(
-        f"experiment {given.name}: {percent(started.share)} of subjects get {candidate} "
-        f"({versions[1]}), the others {given.control} ({versions[0]})"
+        f"experiment {given.name}: {percent(started.share)} of subjects get "
+        f"{started.candidate.revision} ({versions[1]}), the others {given.control} ({versions[0]})"
     )
+    _warn(app.store, started)
 
 
 @experiment.command("list")
@@ -174,7 +179,8 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
 def promote(app: App, name: str, why: str | None) -> None:
     """Move the control's branch to the candidate's version, and end the experiment.
 
-    The evidence as it is goes on record with it. `tfgrpo experiment rollback` takes it back.
+    The evidence as it is goes on record with it. `tfgrpo experiment rollback` takes it back. What
+    the branch has and the candidate lacks would go: that needs --force.
 
     \b
     Examples:
@@ -191,7 +197,11 @@ def promote(app: App, name: str, why: str | None) -> None:
     app.has_moved(done.control.revision)
     if shown.verdict.kind == "none":
         printing.echo(f"nothing is shown yet: {shown.compared[0].words}")
-    printing.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
+    branch, lost = done.control.revision, losses_of(store, done)
+    printing.echo(f"promoted {name}: {branch} is at {_versions(store, done)[1]}")
+    if lost:
+        back = f"`tfgrpo experiment rollback {name}` takes the promotion back"
+        printing.echo(f"{branch} has lost {said(lost)}; {back}")
 
 
 @experiment.command()
@@ -227,6 +237,16 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter --why "too few calls"
     """
     printing.echo(f"stopped {name}: everybody gets {_ended(app, records.stop, name, why)}")
+
+
+def _warn(store: Store, started: Experiment) -> None:
+    """Says what a promotion would take from the branch, where it would."""
+    if lost := losses_of(store, started):
+        printing.echo(
+            f"a promotion would take {said(lost)} from {started.control.revision}: it needs "
+            "--force, and there is none automatically",
+            err=True,
+        )
 
 
 def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> str:
@@ -386,7 +406,7 @@ def rollout(app: App, given: Given) -> None:
       tfgrpo rollout p1 --share 10% --guard errors,latency
       tfgrpo rollout main --on prod --until 2d
     """
-    from tfgrpo.improvement.proposal_candidates import candidate_of
+    from tfgrpo.improvement.proposal_candidates import start_trial
     from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store
@@ -399,12 +419,13 @@ def rollout(app: App, given: Given) -> None:
     webhook = given.webhook and checked_webhook(given.webhook)
     until = _seconds(given.until)
     name = _free_name(store, given.candidate)
-    arms = control, candidate_of(store, given.candidate)
+    arms = control, given.candidate
     share = parse_share(given.share)
     last = ""
     try:
-        begun = records.start(store, name, arms, share, plan, why=given.why)
+        begun = start_trial(store, name, arms, share, plan, why=given.why)
         printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")
+        _warn(store, begun)
         for shown in watch(store, name, until):
             if shown.verdict.said != last:
                 last = shown.verdict.said

@@ -8,6 +8,7 @@ from tfgrpo.production.experiment import (
     KIND,
     PROMOTED,
     ROLLED_BACK,
+    RUNNING,
     STOPPED,
     Experiment,
     experiments,
@@ -18,7 +19,7 @@ from tfgrpo.store.store import Store
 
 OF_PROPOSAL = re.compile(r"(accept|review|reject|reopen) proposal ([^\s:]+)")
 OF_BRANCH = re.compile(rf"{ROLLBACK} (\S+) to v\d+: (.*)", re.DOTALL)
-OF_EXPERIMENT = re.compile(r"(promote|rollback) ([^\s:]+)(?=:|\Z)")
+OF_EXPERIMENT = re.compile(r"(promote|rollback|start experiment) ([^\s:]+)(?=:|\Z)")
 OF_IMPROVEMENT = re.compile(r"begin (\S+)|(\S+): [a-z ]+")
 IMPROVEMENT = "improvement"
 _REDO = "`tfgrpo redo` moves the names to fit that"
@@ -62,6 +63,10 @@ def _of_branch(store: Store, branch: str, why: str) -> str:
 
 
 def _of_experiment(verb: str, one: Experiment | None, undone: bool) -> str | None:
+    if verb == "start experiment":
+        ends = f"`tfgrpo experiment stop {one.name}` ends it" if one else ""
+        goes_on = one is not None and one.state == RUNNING and undone
+        return f"experiment {one.name} goes on with its candidate; {ends}" if goes_on else None
     if one is None or undone == (one.state != (PROMOTED if verb == "promote" else ROLLED_BACK)):
         return None
     stays = f"experiment {one.name} stays on record as {one.state}"

@@ -18,6 +18,7 @@ from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work, experiments
+from tfgrpo.production.tested_proposals import digests_tried
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
@@ -341,7 +342,7 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
 
             store.commit(
                 proposal.target,
-                _operations(store, proposal, tip, taken, words, what.take),
+                operations_on(store, proposal, tip, taken, words, what.take),
                 message=message,
                 expected=tip,
                 merged=proposal.candidate if whole else None,
@@ -356,7 +357,7 @@ def conflicts_of(store: Store, proposal: Proposal, what: Review) -> tuple[Confli
     tip = store.tip(proposal.target)
     taken = _named(proposal, what.accept)
     try:
-        _operations(store, proposal, tip, taken, what.edits, None)
+        operations_on(store, proposal, tip, taken, what.edits, None)
     except MergeConflict as conflict:
         return conflict.conflicts
     except InvalidOperation:  # a review is refused for other reasons too
@@ -379,9 +380,9 @@ def check_trial(store: Store, proposal: Proposal) -> None:
 def check_tested(store: Store, proposal: Proposal) -> None:
     """Raises OnTrial where an experiment is running with what is proposed as its candidate, unless
     the store is forced."""
-    candidate = proposal.candidate.digest.hex()
+    tried = digests_tried(store, proposal.id)
     for one in () if store.is_forced else experiments(store):
-        if one.state == "running" and one.candidate.digest == candidate:
+        if one.state == "running" and one.candidate.digest in tried:
             raise OnTrial(
                 f"experiment {one.name} is trying proposal {proposal.id}",
                 hint=f"`tfgrpo experiment rollback {one.name}` first; --force turns it down now",
@@ -511,7 +512,7 @@ def _named(proposal: Proposal, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(by_name[name] for name in names))
 
 
-def _operations(
+def operations_on(
     store: Store,
     proposal: Proposal,
     tip: Version,
@@ -519,6 +520,8 @@ def _operations(
     words: Mapping[str, str],
     take: Side | Resolve | None,
 ) -> list[Operation]:
+    """The operations that bring what is taken of a proposal, some in other `words`, into its target
+    at `tip`. Raises MergeConflict, and InvalidOperation where they come to nothing."""
     base, ours = store.library(proposal.base), store.library(tip)
     texts = base.texts
     for one in proposal.changes:

@@ -112,7 +112,8 @@ def in_force_since(store: Store, branch: str) -> int:
 
 
 def stood_at(store: Store, branch: str, time: int) -> Version | None:
-    """Returns where a branch stood at a time (microseconds since 1970); None where there was none."""
+    """Returns where a branch stood at a time (microseconds since 1970); None where it was not there
+    then."""
     moves = store.port.names.ref_log(BRANCH + branch)
     then = next((move for move in moves if move.time <= time), None)
     return None if then is None or then.version is None else store.version(then.version)
