@@ -197,9 +197,9 @@ def promote(app: App, name: str, why: str | None) -> None:
     app.has_moved(done.control.revision)
     if shown.verdict.kind == "none":
         printing.echo(f"nothing is shown yet: {shown.compared[0].words}")
-    branch, lost = done.control.revision, losses_of(store, done)
+    branch = done.control.revision
     printing.echo(f"promoted {name}: {branch} is at {_versions(store, done)[1]}")
-    if lost:
+    if lost := losses_of(store, done):
         back = f"`tfgrpo experiment rollback {name}` takes the promotion back"
         printing.echo(f"{branch} has lost {said(lost)}; {back}")
 
@@ -217,11 +217,13 @@ def rollback(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment rollback shorter --why "answers are too short"
       tfgrpo experiment rollback shorter
     """
-    branch = _ended(app, records.roll_back, name, why)
-    app.has_moved(branch)
-    number = app.store.branches().get(branch)
-    gone = f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
-    printing.echo(f"rolled back {name}: {gone}")
+    done = _ended(app, records.roll_back, name, why)
+    app.has_moved(done.control.revision)
+    printing.echo(f"rolled back {name}: {_served(app.store, done)}")
+    lost = losses_of(app.store, done) if len(done.moves) > 1 else ()
+    if lost:
+        branch = done.control.revision
+        printing.echo(f"{branch} has lost {said(lost)}; `tfgrpo reflog {branch}` says where it is")
 
 
 @experiment.command()
@@ -236,7 +238,8 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
-    printing.echo(f"stopped {name}: everybody gets {_ended(app, records.stop, name, why)}")
+    done = _ended(app, records.stop, name, why)
+    printing.echo(f"stopped {name}: {_served(app.store, done)}")
 
 
 def _warn(store: Store, started: Experiment) -> None:
@@ -249,11 +252,17 @@ def _warn(store: Store, started: Experiment) -> None:
         )
 
 
-def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> str:
+def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> Experiment:
     from tfgrpo.production.experiment_evidence import recorded
 
     evidence = recorded(app.store, records.experiment(app.store, name))
-    return end(app.store, name, evidence=evidence, why=why).control.revision
+    return end(app.store, name, evidence=evidence, why=why)
+
+
+def _served(store: Store, ended: Experiment) -> str:
+    branch = ended.control.revision
+    number = store.branches().get(branch)
+    return f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
 
 
 def parse_share(value: str) -> float:
@@ -293,13 +302,15 @@ def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
 
 
 def _state(store: Store, experiment: Experiment) -> str:
-    if experiment.state != records.RUNNING:
-        return experiment.state
-    try:
-        paused = records.at_work(store, experiment.control.revision) is None
-    except UnknownRevision:
-        paused = True
-    return "paused" if paused else records.RUNNING
+    return "paused" if _paused(store, experiment) else experiment.state
+
+
+def _paused(store: Store, experiment: Experiment) -> str | None:
+    """Why a running experiment is paused: its branch was `moved`, or is `gone`."""
+    branch = experiment.control.revision
+    if experiment.state != records.RUNNING or records.at_work(store, branch) is not None:
+        return None
+    return "moved" if branch in store.branches() else "gone"
 
 
 def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
@@ -307,6 +318,7 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
     return {
         "name": experiment.name,
         "state": _state(store, experiment),
+        "paused": _paused(store, experiment),
         "share": experiment.share,
         "control": {**experiment.control._asdict(), "version": control},
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
@@ -333,7 +345,11 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
         f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
         f"{printing.age(experiment.started)}: {outcome}"
     )
-    if state == "paused":
+    paused = _paused(store, experiment)
+    if paused == "gone":
+        again = f"`tfgrpo branch {branch} {control}` makes it again"
+        yield f"  {branch} is gone, so nobody gets {tried}: stop it, or {again}"
+    elif paused is not None:
         moved = (
             f"  {branch} was moved since the experiment began, so everybody gets the new version"
         )

@@ -443,6 +443,15 @@ def test_a_promotion_is_taken_back_to_where_it_found_the_branch_and_status_says_
     assert "prod went from v3 to main (v2), and back to v3\n" in said
 
 
+def test_what_came_after_a_promotion_is_said_when_that_is_taken_back_by_force(store: Store) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    run(store, "experiment", "promote", "e")
+    store.commit("prod", [Operation("ADD", text="Hotfix.")], message="hotfix")
+    said = run(store, "experiment", "rollback", "e", "--force")
+    assert 'prod has lost "Hotfix."; `tfgrpo reflog prod` says where it is' in said
+    assert "units" not in said
+
+
 @pytest.mark.parametrize("end", ["stop", "rollback"])
 def test_a_branch_that_somebody_else_moved_did_not_stay_where_it_was(
     store: Store, end: str

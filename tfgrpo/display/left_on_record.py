@@ -12,6 +12,7 @@ from tfgrpo.production.experiment import (
     STOPPED,
     Experiment,
     experiments,
+    running_on,
 )
 from tfgrpo.production.rollback import ROLLBACK
 from tfgrpo.store.activity.decisions import by_subject
@@ -20,6 +21,7 @@ from tfgrpo.store.store import Store
 OF_PROPOSAL = re.compile(r"(accept|review|reject|reopen) proposal ([^\s:]+)")
 OF_BRANCH = re.compile(rf"{ROLLBACK} (\S+) to v\d+: (.*)", re.DOTALL)
 OF_EXPERIMENT = re.compile(r"(promote|rollback|start experiment) ([^\s:]+)(?=:|\Z)")
+OF_NEW_BRANCH = re.compile(r"branch (\S+)")
 OF_IMPROVEMENT = re.compile(r"begin (\S+)|(\S+): [a-z ]+")
 IMPROVEMENT = "improvement"
 _REDO = "`tfgrpo redo` moves the names to fit that"
@@ -36,6 +38,10 @@ def left_on_record(store: Store, action: str, *, undone: bool) -> str | None:
     if match := OF_EXPERIMENT.match(action):
         named = (one for one in experiments(store) if one.name == match[2])
         return _of_experiment(match[1], next(named, None), undone)
+    if match := OF_NEW_BRANCH.fullmatch(action):
+        running = running_on(store, match[1]) if undone else None
+        paused = running and f"experiment {running.name} is paused, as it has no branch {match[1]}"
+        return f"{paused} any more; {_REDO}" if paused else None
     match = OF_IMPROVEMENT.fullmatch(action)
     listed = match and undone and by_subject(store, IMPROVEMENT).get(match[1] or match[2])
     if not listed:

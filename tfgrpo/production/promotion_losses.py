@@ -46,7 +46,12 @@ def losses(store: Store, tip: Version, candidate: Version) -> tuple[Change, ...]
 
 def losses_of(store: Store, experiment: Experiment) -> tuple[Change, ...]:
     """Returns what the control's branch would lose by a promotion now, or has lost by the one that
-    was; nothing where the branch is gone."""
+    was, or by taking that back, other than what was promoted; nothing where the branch is gone."""
+    if len(experiment.moves) > 1:
+        last, after = (store.resolve(one) for one in experiment.moves[-1])
+        stays = store.library(after).texts
+        since = losses(store, last, store.resolve(experiment.candidate.digest))
+        return tuple(one for one in since if stays.get(one.experience) != one.before)
     if experiment.moves:
         return losses(store, *(store.resolve(one) for one in experiment.moves[0]))
     try:
