@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.scoring import EvalTask
+from tfgrpo.improvement.proposal_standing import is_gone
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work, experiments
@@ -119,8 +120,8 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 class Proposal(Viewed):
     """A proposal as it stands, with times in microseconds since 1970, and author, time and reason
     of the last decision. `accepted` and `edited` are experiences, `versions` the versions that they
-    became. `decisions` is the number of decisions so far: whoever decides passes the number that
-    they saw."""
+    became; where it is `gone`, the target has nothing of that any more. `decisions` is the number
+    of decisions so far: whoever decides passes the number that they saw."""
 
     id: str
     state: State
@@ -140,6 +141,13 @@ class Proposal(Viewed):
     edited: tuple[str, ...] = ()
     decisions: int = 0
     details: Json = field(default_factory=dict)
+    gone: bool = False
+
+    @property
+    def standing(self) -> str:
+        """The state, and whether what was accepted is there: `accepted, no longer in prod`."""
+        gone = self.gone and self.state == "accepted"
+        return f"{self.state}, no longer in {self.target}" if gone else self.state
 
     @property
     def version(self) -> str | None:
@@ -179,7 +187,7 @@ class Proposal(Viewed):
         ]
         if self.state != "open":
             notes.append(f"{self.state} by {self.author}" + (f": {self.why}" if self.why else ""))
-        title = f"proposal {self.id} ({self.state}): {self.summary}"
+        title = f"proposal {self.id} ({self.standing}): {self.summary}"
         return View(title, ("", "change", "experience", "why"), rows, notes)
 
 
@@ -437,6 +445,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         down |= dict.fromkeys(one.content.get("rejected", ()), one.why)
         if "version" in one.content:
             versions.append(store.resolve(one.content["version"]).name)
+    changes = _changes(store, base, candidate)
     return Proposal(
         first.subject,
         last.content["state"],
@@ -450,7 +459,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
             else one._replace(state="rejected", why=down[one.experience])
             if one.experience in down
             else one
-            for one in _changes(store, base, candidate)
+            for one in changes
         ),
         None if effect is None else Effect(**effect),
         content["source"],
@@ -463,6 +472,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         tuple(edited),
         len(about),
         content["details"],
+        is_gone(store, content["target"], [c for c in changes if c.experience in taken]),
     )
 
 
@@ -572,25 +582,3 @@ def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
         name = next(name for name in names if name not in branches)
         store.create_branch(name, store.tip(proposal.branch))
     store.delete_branch(proposal.branch)
-
-
-def proposal_object(proposal: Proposal) -> dict[str, Any]:
-    """A proposal as JSON for programs."""
-    return {
-        "id": proposal.id,
-        "state": proposal.state,
-        "branch": proposal.branch,
-        "target": proposal.target,
-        "base": proposal.base.name,
-        "candidate": proposal.candidate.name,
-        "source": proposal.source,
-        "made": proposal.made,
-        "effect": None if proposal.effect is None else proposal.effect._asdict(),
-        "changes": [{**one._asdict(), "op": one.op} for one in proposal.changes],
-        "author": proposal.author,
-        "time": proposal.time,
-        "why": proposal.why,
-        "accepted": list(proposal.accepted),
-        "version": proposal.version,
-        "details": dict(proposal.details),
-    }
