@@ -17,7 +17,7 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_a
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
-from tfgrpo.production.promotion_losses import losses_of, said
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
 from tfgrpo.production.rollback import named, stood_at
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
@@ -201,7 +201,7 @@ def promote(app: App, name: str, why: str | None) -> None:
     printing.echo(f"promoted {name}: {branch} is at {_versions(store, done)[1]}")
     if lost := losses_of(store, done):
         back = f"`tfgrpo experiment rollback {name}` takes the promotion back"
-        printing.echo(f"{branch} has lost {said(lost)}; {back}")
+        printing.echo(f"{branch} has lost {losses_in_words(lost)}; {back}")
 
 
 @experiment.command()
@@ -223,7 +223,9 @@ def rollback(app: App, name: str, why: str | None) -> None:
     lost = losses_of(app.store, done) if len(done.moves) > 1 else ()
     if lost:
         branch = done.control.revision
-        printing.echo(f"{branch} has lost {said(lost)}; `tfgrpo reflog {branch}` says where it is")
+        printing.echo(
+            f"{branch} has lost {losses_in_words(lost)}; `tfgrpo reflog {branch}` says where it is"
+        )
 
 
 @experiment.command()
@@ -246,8 +248,8 @@ def _warn(store: Store, started: Experiment) -> None:
     """Says what a promotion would take from the branch, where it would."""
     if lost := losses_of(store, started):
         printing.echo(
-            f"a promotion would take {said(lost)} from {started.control.revision}: it needs "
-            "--force, and there is none automatically",
+            f"a promotion would take {losses_in_words(lost)} from {started.control.revision}: "
+            "it needs --force, and there is none automatically",
             err=True,
         )
 

@@ -28,7 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.production.promotion_losses import losses, said
+from tfgrpo.production.promotion_losses import losses, losses_in_words
 from tfgrpo.production.tested_proposals import accept_tested, take_back_tested
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
@@ -272,7 +272,7 @@ def promote(
 
 def _check_losses(store: Store, running: Experiment, tip: Version, version: Version) -> None:
     branch, lost = running.control.revision, losses(store, tip, version)
-    gone = f", which takes {said(lost)} from {branch}" if lost else ""
+    gone = f", which takes {losses_in_words(lost)} from {branch}" if lost else ""
     forced = f"--force promotes all the same{gone}"
     if tip.digest.hex() != running.control.digest:
         raise StaleVersion(
@@ -304,8 +304,8 @@ def roll_back(
         if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
-        (before, _), tested = ended.moves[0], store.resolve(ended.candidate.digest)
-        version = store.resolve(before)
+        before = ended.moves[0][0] if ended.moves else ended.control.digest
+        tested, version = store.resolve(ended.candidate.digest), store.resolve(before)
         if tip.number not in (tested.number, version.number) and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",

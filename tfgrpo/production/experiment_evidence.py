@@ -53,7 +53,7 @@ from tfgrpo.production.experiment import (
     Scale,
     arm_name,
 )
-from tfgrpo.production.promotion_losses import losses_of, said
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
@@ -206,7 +206,7 @@ def evidence(store: Store, experiment: Experiment, tags: Tags = ()) -> Evidence:
     lost = losses_of(store, experiment) if experiment.state == RUNNING else ()
     if not lost:
         return shown
-    doubt = f"a promotion would take {said(lost)} from {experiment.control.revision}"
+    doubt = f"a promotion would take {losses_in_words(lost)} from {experiment.control.revision}"
     doubts = (*shown.verdict.doubts, doubt)
     verdict = shown.verdict._replace(doubts=doubts)
     if verdict.kind == "benefit":

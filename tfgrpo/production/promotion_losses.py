@@ -61,14 +61,14 @@ def losses_of(store: Store, experiment: Experiment) -> tuple[Change, ...]:
     return losses(store, tip, store.resolve(experiment.candidate.digest))
 
 
-def said(lost: Sequence[Change]) -> str:
+def losses_in_words(lost: Sequence[Change]) -> str:
     """Returns what goes in words: the first few texts, and how many more there are."""
-    words = [_said(one) for one in lost[:SHOWN]]
+    words = [_in_words(one) for one in lost[:SHOWN]]
     more = len(lost) - SHOWN
     return ", ".join(words) + (f" and {more} more" if more > 0 else "")
 
 
-def _said(one: Change) -> str:
+def _in_words(one: Change) -> str:
     text = " ".join((one.before or one.after or "").split())
     short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     return f'"{short}"' if one.before is not None else f'the deletion of "{short}"'

@@ -22,8 +22,8 @@ def digests_tried(store: Store, proposal: str) -> set[str]:
 
 def _takes(about: Sequence[Decision]) -> dict[str, Sequence[str] | None]:
     """Digest of a version that stands for a proposal → the changes in it; None for all of them."""
-    made = {one.content["tried"]: one.content["takes"] for one in about if "tried" in one.content}
-    return made | {about[0].content["candidate"]: None}
+    contents = [one.content for one in about if "tried" in one.content]
+    return {one["tried"]: one["takes"] for one in contents} | {about[0].content["candidate"]: None}
 
 
 def accept_tested(store: Store, name: str, branch: str, version: Version) -> None:

@@ -21,7 +21,7 @@ from tfgrpo.production.experiment import (
     roll_back,
     stop,
 )
-from tfgrpo.production.promotion_losses import losses_of, said
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.production import show as show_production
@@ -76,7 +76,7 @@ def begin(visit: Visit) -> Response:
         return new(visit, refusal)
     lost, words = losses_of(store, begun), f"Experiment {name} runs"
     if lost:
-        words += f". A promotion would take {said(lost)} from {branch}"
+        words += f". A promotion would take {losses_in_words(lost)} from {branch}"
     return visit.done("/production", words, _act(begun, "stop"))
 
 
