@@ -70,9 +70,10 @@ def _of_branch(store: Store, branch: str, why: str) -> str:
 
 def _of_experiment(verb: str, one: Experiment | None, undone: bool) -> str | None:
     if verb == "start experiment":
-        ends = f"`tfgrpo experiment stop {one.name}` ends it" if one else ""
-        goes_on = one is not None and one.state == RUNNING and undone
-        return f"experiment {one.name} goes on with its candidate; {ends}" if goes_on else None
+        if one is None or one.state != RUNNING or not undone:
+            return None
+        ends = f"`tfgrpo experiment stop {one.name}` ends it"
+        return f"experiment {one.name} goes on with its candidate; {ends}"
     if one is None or undone == (one.state != (PROMOTED if verb == "promote" else ROLLED_BACK)):
         return None
     stays = f"experiment {one.name} stays on record as {one.state}"

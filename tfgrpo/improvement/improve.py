@@ -305,11 +305,14 @@ class Improving:
             for one in begun:
                 self._end(one, "given up")
             begun = []
-        if begun and await apart(store, lambda there: self._is_hopeless(there, begun[0])):
-            one = begun.pop(0)
-            self._end(one, "given up")
-            why = f"{one.name} is given up: no attempt could be judged at the problems of a part"
-            self.on_progress(WarningNotice(why))
+        if begun:
+            one = begun[0]
+            is_hopeless = await apart(store, lambda there: self._is_hopeless(there, one))
+            if is_hopeless:
+                del begun[0]
+                self._end(one, "given up")
+                why = f"{one.name} is given up: no attempt could be judged at a part's problems"
+                self.on_progress(WarningNotice(why))
         if begun:
             one = begun[0]
             if one.branch not in store.branches() and store.runs.find(one.name) is not None:

@@ -34,7 +34,8 @@ def losses(store: Store, tip: Version, candidate: Version) -> tuple[Change, ...]
         return ()
     base, *more = common_ancestors(store, candidate, tip)
     merged = joined(store, Sides(base, candidate, tip, tuple(more)))
-    lacking = {one.experience for one in (*merged.operations, *merged.conflicts)}
+    lacking = {one.experience for one in merged.operations}
+    lacking |= {one.experience for one in merged.conflicts}
     there = {plain(one.text) for one in store.library(candidate).readable}
     return tuple(
         one
