@@ -13,7 +13,8 @@ from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.log_filter import subject, why_named
 from tfgrpo.store.history.name_moves import NameKind
 from tfgrpo.store.history.revisions import meant_by
-from tfgrpo.store.records import TAGGED
+from tfgrpo.store.records import TAGGED, Version
+from tfgrpo.store.store import Store
 
 
 def naming(type: click.ParamType[str], rename: str) -> Decorator:
@@ -45,7 +46,8 @@ def branch(app: App, given: Given) -> None:
 
     Each domain's library is a branch. Every move is recorded in the reflog: after a move,
     NAME@{1} is where the branch was. A protected branch refuses new versions, merges, resets,
-    undo, renames and deletion without --force.
+    undo, renames and deletion without --force. While an experiment runs on a branch, or tries it,
+    that is not renamed or deleted without --force.
 
     --back is for an incident: the next request has that library. It is one move of a name, nothing
     is deleted, a second one goes further back, and an experiment on the branch is stopped. Who did
@@ -127,8 +129,9 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
             old, new = app.store.head.branch if kind == "branch" else None, name
         if old is None:
             raise click.UsageError(f"--rename needs two names: the {kind}'s, and {new}")
-        name_moves.rename(store, kind, old, new)
-        _tell(given, f"renamed {kind} {old} to {new}", {kind: new, "was": old})
+        become = _rename(store, kind, old, new)
+        lines = "\n".join((f"renamed {kind} {old} to {new}", *become))
+        _tell(given, lines, {kind: new, "was": old} | _experiments(become))
     elif given.protect is not None:
         new_ = name_moves.protect(store, kind, given.protect)
         line = f"{kind} {given.protect} is {'now' if new_ else 'already'} protected"
@@ -142,9 +145,10 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
     elif name is None:
         _list(app, kind, given)
     elif given.delete_:
-        version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
+        version, become = _delete(store, kind, name)
         line = f"deleted {kind} {name} (was {version.name}); the version is kept"
-        _tell(given, line, {kind: name, "version": None, "was": version.name})
+        fields = {kind: name, "version": None, "was": version.name}
+        _tell(given, "\n".join((line, *become)), fields | _experiments(become))
     elif given.sign:
         from tfgrpo.author import signing_key
         from tfgrpo.store import signing
@@ -167,6 +171,29 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
         at = store.create_branch(name, at).name
         line = f"created branch {name} at {at}; `tfgrpo switch {name}` switches to it"
         _tell(given, line, {kind: name, "version": at, "was": None})
+
+
+def _delete(store: Store, kind: NameKind, name: str) -> tuple[Version, list[str]]:
+    """Deletes a name; returns where it stood, and what becomes of experiments that have it."""
+    if kind == "tag":
+        return store.delete_tag(name), []
+    from tfgrpo.production.experiment_branches import delete_branch
+
+    return delete_branch(store, name)
+
+
+def _rename(store: Store, kind: NameKind, old: str, new: str) -> list[str]:
+    """Renames a branch or tag; returns what becomes of experiments that have the old name."""
+    if kind == "tag":
+        name_moves.rename(store, kind, old, new)
+        return []
+    from tfgrpo.production.experiment_branches import rename_branch
+
+    return rename_branch(store, old, new)
+
+
+def _experiments(become: list[str]) -> dict[str, object]:
+    return {"experiments": become} if become else {}
 
 
 def _tell(given: Given, line: str, fields: Mapping[str, object]) -> None:

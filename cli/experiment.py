@@ -17,8 +17,10 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_a
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
+from tfgrpo.production.rollback import named, stood_at
 from tfgrpo.production.webhook import checked_webhook
-from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.history.log_filter import parse_coming
 from tfgrpo.store.store import Store
 from tfgrpo.wording import percent
@@ -73,27 +75,31 @@ def experiment() -> None:
 def start(app: App, given: Given) -> None:
     """Start an experiment. The candidate is the version that its revision names now.
 
+    Of a proposal that is what accepting it would make now: its changes, and all that the branch
+    gained meanwhile. What a promotion would take from the branch is said, and then there is none
+    without --force.
+
     With --auto, the proxy moves the control's branch when benefit is shown and no guard is
     harmed, and ends the experiment when harm is shown, with the evidence on record.
 
     \b
     Examples:
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
-      tfgrpo experiment start units --control main --candidate v1 --auto
+      tfgrpo experiment start units --control main --candidate v1 --metric errors
     """
-    from tfgrpo.improvement.proposal_candidates import candidate_of
+    from tfgrpo.improvement.proposal_candidates import start_trial
 
     guards = guards_of(given.guards, given.metric)
     scales = tuple(map(scale_of, given.scales))
     plan = records.ExperimentPlan(given.metric, guards, given.unit, given.auto, scales)
-    candidate = candidate_of(app.store, given.candidate)
-    arms, share = (given.control, candidate), parse_share(given.share)
-    started = records.start(app.store, given.name, arms, share, plan, why=given.why)
+    arms, share = (given.control, given.candidate), parse_share(given.share)
+    started = start_trial(app.store, given.name, arms, share, plan, why=given.why)
     versions = _versions(app.store, started)
     printing.echo(
-        f"experiment {given.name}: {percent(started.share)} of subjects get {candidate} "
-        f"({versions[1]}), the others {given.control} ({versions[0]})"
+        f"experiment {given.name}: {percent(started.share)} of subjects get "
+        f"{started.candidate.revision} ({versions[1]}), the others {given.control} ({versions[0]})"
     )
+    _warn(app.store, started)
 
 
 @experiment.command("list")
@@ -173,7 +179,8 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
 def promote(app: App, name: str, why: str | None) -> None:
     """Move the control's branch to the candidate's version, and end the experiment.
 
-    The evidence as it is goes on record with it. `tfgrpo experiment rollback` takes it back.
+    The evidence as it is goes on record with it. `tfgrpo experiment rollback` takes it back. What
+    the branch has and the candidate lacks would go: that needs --force.
 
     \b
     Examples:
@@ -190,7 +197,11 @@ def promote(app: App, name: str, why: str | None) -> None:
     app.has_moved(done.control.revision)
     if shown.verdict.kind == "none":
         printing.echo(f"nothing is shown yet: {shown.compared[0].words}")
-    printing.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
+    branch = done.control.revision
+    printing.echo(f"promoted {name}: {branch} is at {_versions(store, done)[1]}")
+    if lost := losses_of(store, done):
+        back = f"`tfgrpo experiment rollback {name}` takes the promotion back"
+        printing.echo(f"{branch} has lost {losses_in_words(lost)}; {back}")
 
 
 @experiment.command()
@@ -206,11 +217,15 @@ def rollback(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment rollback shorter --why "answers are too short"
       tfgrpo experiment rollback shorter
     """
-    branch = _ended(app, records.roll_back, name, why)
-    app.has_moved(branch)
-    number = app.store.branches().get(branch)
-    gone = f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
-    printing.echo(f"rolled back {name}: {gone}")
+    done = _ended(app, records.roll_back, name, why)
+    app.has_moved(done.control.revision)
+    printing.echo(f"rolled back {name}: {_served(app.store, done)}")
+    lost = losses_of(app.store, done) if len(done.moves) > 1 else ()
+    if lost:
+        branch = done.control.revision
+        printing.echo(
+            f"{branch} has lost {losses_in_words(lost)}; `tfgrpo reflog {branch}` says where it is"
+        )
 
 
 @experiment.command()
@@ -225,14 +240,31 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
-    printing.echo(f"stopped {name}: everybody gets {_ended(app, records.stop, name, why)}")
+    done = _ended(app, records.stop, name, why)
+    printing.echo(f"stopped {name}: {_served(app.store, done)}")
 
 
-def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> str:
+def _warn(store: Store, started: Experiment) -> None:
+    """Says what a promotion would take from the branch, where it would."""
+    if lost := losses_of(store, started):
+        printing.echo(
+            f"a promotion would take {losses_in_words(lost)} from {started.control.revision}: "
+            "it needs --force, and there is none automatically",
+            err=True,
+        )
+
+
+def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> Experiment:
     from tfgrpo.production.experiment_evidence import recorded
 
     evidence = recorded(app.store, records.experiment(app.store, name))
-    return end(app.store, name, evidence=evidence, why=why).control.revision
+    return end(app.store, name, evidence=evidence, why=why)
+
+
+def _served(store: Store, ended: Experiment) -> str:
+    branch = ended.control.revision
+    number = store.branches().get(branch)
+    return f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
 
 
 def parse_share(value: str) -> float:
@@ -268,23 +300,19 @@ def scale_of(given: str) -> tuple[str, tuple[float, float]]:
 
 
 def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
-    names = []
-    for arm in (experiment.control, experiment.candidate):
-        try:
-            names.append(store.resolve(arm.digest).name)
-        except TfgrpoError:
-            names.append(arm.digest[:12])
-    return names[0], names[1]
+    return named(store, experiment.control.digest), named(store, experiment.candidate.digest)
 
 
 def _state(store: Store, experiment: Experiment) -> str:
-    if experiment.state != records.RUNNING:
-        return experiment.state
-    try:
-        paused = records.at_work(store, experiment.control.revision) is None
-    except UnknownRevision:
-        paused = True
-    return "paused" if paused else records.RUNNING
+    return "paused" if _paused(store, experiment) else experiment.state
+
+
+def _paused(store: Store, experiment: Experiment) -> str | None:
+    """Why a running experiment is paused: its branch was `moved`, or is `gone`."""
+    branch = experiment.control.revision
+    if experiment.state != records.RUNNING or records.at_work(store, branch) is not None:
+        return None
+    return "moved" if branch in store.branches() else "gone"
 
 
 def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
@@ -292,6 +320,7 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
     return {
         "name": experiment.name,
         "state": _state(store, experiment),
+        "paused": _paused(store, experiment),
         "share": experiment.share,
         "control": {**experiment.control._asdict(), "version": control},
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
@@ -309,17 +338,20 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     auto = ", --auto" if experiment.plan.auto else ""
     branch = printing.shown(experiment.control.revision)
     tried = f"{printing.shown(experiment.candidate.revision)} ({candidate})"
-    outcomes = {
-        records.RUNNING: f"{percent(experiment.share)} of subjects get {tried}, the others "
-        f"{branch} ({control}){auto}",
-        records.PROMOTED: f"{branch} went from {control} to {tried}",
-    }
-    outcome = outcomes.get(experiment.state, f"{branch} stayed at {control}, without {tried}")
+    if experiment.state == records.RUNNING:
+        share = percent(experiment.share)
+        outcome = f"{share} of subjects get {tried}, the others {branch} ({control}){auto}"
+    else:
+        outcome = _became(store, experiment, tried)
     yield (
         f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
         f"{printing.age(experiment.started)}: {outcome}"
     )
-    if state == "paused":
+    paused = _paused(store, experiment)
+    if paused == "gone":
+        again = f"`tfgrpo branch {branch} {control}` makes it again"
+        yield f"  {branch} is gone, so nobody gets {tried}: stop it, or {again}"
+    elif paused is not None:
         moved = (
             f"  {branch} was moved since the experiment began, so everybody gets the new version"
         )
@@ -332,6 +364,22 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     ):
         yield f"  {printing.shown(line)}"
     yield printing.style(shown.verdict.said, bold=True)
+
+
+def _became(store: Store, ended: Experiment, tried: str) -> str:
+    """What became of the branch of an experiment that is over."""
+    branch = printing.shown(ended.control.revision)
+    control = named(store, ended.control.digest)
+    if ended.moves:
+        (before, _), *back = ended.moves
+        again = "".join(f", and back to {named(store, to)}" for _, to in back)
+        return f"{branch} went from {named(store, before)} to {tried}{again}"
+    stood = stood_at(store, ended.control.revision, ended.ended or 0)
+    if stood is None:
+        return f"{branch} was deleted meanwhile, without {tried}"
+    if stood.digest.hex() == ended.control.digest:
+        return f"{branch} stayed at {control}, without {tried}"
+    return f"{branch} was moved from {control} to {stood.name} meanwhile, without {tried}"
 
 
 def _row(one: Compared) -> tuple[str, ...]:
@@ -376,7 +424,7 @@ def rollout(app: App, given: Given) -> None:
       tfgrpo rollout p1 --share 10% --guard errors,latency
       tfgrpo rollout main --on prod --until 2d
     """
-    from tfgrpo.improvement.proposal_candidates import candidate_of
+    from tfgrpo.improvement.proposal_candidates import start_trial
     from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store
@@ -389,12 +437,13 @@ def rollout(app: App, given: Given) -> None:
     webhook = given.webhook and checked_webhook(given.webhook)
     until = _seconds(given.until)
     name = _free_name(store, given.candidate)
-    arms = control, candidate_of(store, given.candidate)
+    arms = control, given.candidate
     share = parse_share(given.share)
     last = ""
     try:
-        begun = records.start(store, name, arms, share, plan, why=given.why)
+        begun = start_trial(store, name, arms, share, plan, why=given.why)
         printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")
+        _warn(store, begun)
         for shown in watch(store, name, until):
             if shown.verdict.said != last:
                 last = shown.verdict.said

@@ -255,7 +255,11 @@ def _tell(app: App, done: Improvement, given: Given) -> None:
     if given.as_json:
         fields = {name: getattr(done, name) for name in ("outcome", "target", "new", "run")}
         effect = None if done.effect is None else done.effect._asdict()
-        fields |= {"effect": effect, "proposal": proposal and as_object(proposal)}
+        fields |= {
+            "left_out": done.left_out,
+            "effect": effect,
+            "proposal": proposal and as_object(proposal),
+        }
         printing.emit_json(fields)
     elif proposal is not None or not given.quiet:
         printing.emit(app, shown(str(done)).split("\n"))

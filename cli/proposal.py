@@ -205,7 +205,7 @@ def _left(proposal: Proposal) -> str:
 
 def as_object(proposal: Proposal) -> dict[str, Any]:
     """A proposal as JSON for programs, with its times as text."""
-    from tfgrpo.improvement.proposals import proposal_object
+    from tfgrpo.improvement.proposal_standing import proposal_object
 
     times = {"made": printing.iso(proposal.made), "time": printing.iso(proposal.time)}
     return {**proposal_object(proposal), **times}
@@ -235,7 +235,7 @@ def _listed(proposals: list[Proposal]) -> Iterator[str]:
     for one in proposals:
         effect = "not measured" if one.measured is None else str(one.measured)
         age = printing.age(one.made)
-        rows.append((one.id, one.state, age, one.target, one.summary, effect))
+        rows.append((one.id, one.standing, age, one.target, one.summary, effect))
     yield from printing.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
 
 

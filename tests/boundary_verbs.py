@@ -47,9 +47,13 @@ VERBS = {
     "key change": ("key", "change", "shop", "--budget", "10/day"),
     "key revoke": ("key", "revoke", "shop"),
     "experiment start": ("experiment", "start", "x", "--control", "main", "--candidate", "other"),
+    "experiment start of a proposal": (
+        *("experiment", "start", "y", "--control", "prod"),
+        *("--candidate", "p1"),
+    ),
     "experiment share": ("experiment", "share", "x", "50%"),
     "experiment stop": ("experiment", "stop", "x"),
-    "experiment promote": ("experiment", "promote", "x"),
+    "experiment promote": ("experiment", "promote", "x", "--force"),
     "experiment rollback": ("experiment", "rollback", "x"),
     "collect": ("collect", "--since", "2000-01-01", "-o", "more.jsonl"),
     "proposal accept": ("proposal", "accept", "p1", "--why", "right"),
@@ -59,6 +63,7 @@ VERBS = {
 }
 FIRST = {
     "redo": ("undo",),
+    "experiment start of a proposal": ("branch", "-f", "prod", "other"),
     "proposal reopen": VERBS["proposal reject"],
     **dict.fromkeys(["key change", "key revoke"], ("key", "new", "shop")),
     **dict.fromkeys(

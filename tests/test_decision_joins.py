@@ -104,7 +104,7 @@ forced in:
 forced out:
     -; -; -; o e runs c; -; a e won c12; r e back c; r e ends c; -; o e runs c
 accepted, other on trial:
-    -; -; -; -; -; a e won cm; a e back c12; a e ends c12; a e ends c; o e runs c
+    -; -; -; -; -; -; a e back c12; a e ends c12; a e ends c; o e runs c
 other on trial:
     -; -; r e runs c; -; -; o e won cm; o e back c; o e ends c; -; -
 other promoted:

@@ -422,12 +422,46 @@ def test_promoting_needs_the_branch_where_it_was_and_taking_back_too(store: Stor
     with store.forced():
         promote(store, "e")
     assert store.tip("prod").name == "v2"
-    store.move_branch("prod", "v3")
+    store.move_branch("prod", "v0")
     with pytest.raises(StaleVersion):
         roll_back(store, "e")
     store.move_branch("prod", "v2")
     assert roll_back(store, "e").state == "rolled back"
-    assert store.tip("prod").name == "v1"
+    assert store.tip("prod").name == "v3", "where it stood just before the promotion"
+
+
+def test_a_promotion_is_taken_back_to_where_it_found_the_branch_and_status_says_so(
+    store: Store,
+) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    store.commit("prod", [Operation("ADD", text="Hotfix.")], message="hotfix")
+    run(store, "experiment", "promote", "e", "--force")
+    assert "prod went from v3 to main (v2)\n" in run(store, "experiment", "status", "e")
+    run(store, "experiment", "rollback", "e")
+    assert [one.text for one in store.library("prod")] == ["Count both days.", "Hotfix."]
+    said = run(store, "experiment", "status", "e")
+    assert "prod went from v3 to main (v2), and back to v3\n" in said
+
+
+def test_what_came_after_a_promotion_is_said_when_that_is_taken_back_by_force(store: Store) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    run(store, "experiment", "promote", "e")
+    store.commit("prod", [Operation("ADD", text="Hotfix.")], message="hotfix")
+    said = run(store, "experiment", "rollback", "e", "--force")
+    assert 'prod has lost "Hotfix."; `tfgrpo reflog prod` says where it is' in said
+    assert "units" not in said
+
+
+@pytest.mark.parametrize("end", ["stop", "rollback"])
+def test_a_branch_that_somebody_else_moved_did_not_stay_where_it_was(
+    store: Store, end: str
+) -> None:
+    start(store, "e", ("prod", "main"), 0.1)
+    store.commit("prod", [Operation("ADD", text="Hotfix.")], message="hotfix")
+    run(store, "experiment", end, "e")
+    store.move_branch("prod", "v0")
+    said = run(store, "experiment", "status", "e")
+    assert "prod was moved from v1 to v3 meanwhile, without main (v2)" in said
 
 
 # rollbacks:

@@ -132,7 +132,7 @@ def test_the_example_runs(example: str, folder: Path) -> None:
     if example.startswith(("tfgrpo experiment", "tfgrpo branch --back")):
         with Store.open(folder / ".tfgrpo/store.db") as store:
             store.create_branch("prod", "v0")
-            store.move_branch("prod", "web")
+            store.move_branch("prod", "web" if "--back" in example else "main~1")
             if " start " not in example:
                 start(store, "shorter", ("prod", "main"), 0.1)
     if example.startswith("tfgrpo key") and " new " not in example:

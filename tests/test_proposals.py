@@ -294,6 +294,41 @@ def test_what_undo_leaves_of_an_acceptance_is_said_with_the_way_on(store: Store)
     assert f"{id} waits again" in run("proposal", "reopen", id)
 
 
+@pytest.mark.parametrize(
+    ("away", "again"),
+    [
+        ("undo", "redo"),
+        ("branch --back prod --why incident", "undo"),
+        ("revert {version}", "undo"),
+        ("branch -f prod {base}", "undo"),
+        ("branch -D prod", "undo"),
+    ],
+)
+def test_of_what_was_accepted_and_is_there_no_longer_that_is_said(
+    store: Store, away: str, again: str
+) -> None:
+    id = proposed(store)
+    if away.startswith("revert"):
+        store.checkout("prod")
+    run("proposal", "accept", id, "--why", "it is so")
+    done = get_proposal(store, id)
+
+    def told() -> list[bool]:
+        (listed,) = json.loads(run("proposal", "list", "--all", "--json"))
+        assert listed["state"] == "accepted"
+        lines = run("proposal", "list", "--all"), run("proposal", "show", id)
+        return [listed["gone"], *("accepted, no longer in prod" in line for line in lines)]
+
+    assert told() == [False] * 3
+    run(*away.format(version=done.version, base=done.base.name).split())
+    assert told() == [True] * 3
+    run(again)
+    assert told() == [False] * 3
+    first = list(store.library("prod"))[-1].id
+    store.commit("prod", [Operation("DELETE", first)], message="one of it goes")
+    assert told() == [False] * 3, "the others are there"
+
+
 def test_what_undo_leaves_of_a_rejection_is_said_with_the_way_on(store: Store) -> None:
     id = proposed(store)
     run("proposal", "reject", id, "--why", "not so")

@@ -18,6 +18,7 @@ from test_tested_proposals import proposed  # noqa: F401
 from waiting import until
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.proposal_candidates import start_trial
 from tfgrpo.improvement.proposals import get_proposal
 from tfgrpo.production.experiment import ExperimentPlan, experiment, experiments, start, stop
 from tfgrpo.proxy.proxy_settings import ProxySettings
@@ -91,10 +92,10 @@ def test_what_is_stopped_as_it_begins_is_said_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def stopped(*given: Any, **more: Any) -> None:
-        start(*given, **more)
+        start_trial(*given, **more)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfgrpo.production.experiment.start", stopped)
+    monkeypatch.setattr("tfgrpo.improvement.proposal_candidates.start_trial", stopped)
     done = CliRunner().invoke(tfgrpo, ["--store", str(proposed.path), "rollout", "p1"])
     assert done.exit_code
     assert f"{NAME} goes on: `tfgrpo experiment status {NAME}`" in done.output

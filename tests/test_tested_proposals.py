@@ -10,8 +10,19 @@ from test_experiment import found_in, plan_of, run, store  # noqa: F401
 from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import Draftsman, OnTrial, accept, get_proposal, propose
 from tfgrpo.learn.turned_down import turned_down
-from tfgrpo.production.experiment import experiment, experiments, promote, roll_back, start
-from tfgrpo.store import InvalidOperation, Operation, Store
+from tfgrpo.production.experiment import (
+    ExperimentPlan,
+    experiment,
+    experiments,
+    promote,
+    roll_back,
+    start,
+)
+from tfgrpo.production.experiment_end import settle_all
+from tfgrpo.production.experiment_evidence import evidence
+from tfgrpo.store import InvalidOperation, Operation, StaleVersion, Store
+from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.history.merge import MergeConflict
 
 
 @pytest.fixture
@@ -84,3 +95,179 @@ def test_a_candidate_that_was_worse_so_far_is_promoted_only_by_force(
         run(proposed, "experiment", "promote", "e")
     assert experiment(proposed, "e").state == "running"
     assert "nothing is shown yet" in run(proposed, "experiment", "promote", "e", "--force")
+
+
+TRIAL = "experiment start e --control prod --candidate"
+HOTFIX = "Never promise refunds."
+
+
+def do(store: Store, line: str) -> str:  # noqa: F811
+    return run(store, *line.split())
+
+
+def texts(store: Store, revision: str) -> list[str]:  # noqa: F811
+    return [one.text for one in store.library(revision)]
+
+
+def gain(store: Store, text: str = HOTFIX) -> None:  # noqa: F811
+    """Adds an experience to prod, which no proposal was made with."""
+    store.commit("prod", [Operation("ADD", text=text)], message=text)
+
+
+@pytest.mark.parametrize("named", ["p1", "proposal/x"])
+def test_what_is_tried_of_a_proposal_has_what_the_branch_gained_since(
+    proposed: Store, named: str
+) -> None:
+    gain(proposed)
+    said = do(proposed, f"{TRIAL} {named} --guard none")
+    assert "subjects get trial/e (v6), the others prod (v5)" in said
+    whole = ["Count both days.", HOTFIX, "Give units.", "Say please."]
+    assert texts(proposed, "trial/e") == whole
+    with pytest.raises(OnTrial, match="e is trying proposal p1"):
+        run(proposed, "proposal", "reject", "p1", "--why", "no")
+    run(proposed, "experiment", "promote", "e", "--why", "ok")
+    assert texts(proposed, "prod") == whole
+    done = get_proposal(proposed, "p1")
+    assert (done.state, done.version) == ("accepted", proposed.tip("prod").name)
+    assert set(done.accepted) == {one.experience for one in done.changes}
+    assert sorted(proposed.branches()) == ["main", "prod"]
+    with pytest.raises(InvalidOperation, match="accepted with experiment e"):
+        reopen(proposed, "p1")
+    roll_back(proposed, "e")
+    assert texts(proposed, "prod") == ["Count both days.", HOTFIX]
+    opened = get_proposal(proposed, "p1")
+    assert (opened.state, opened.accepted) == ("open", ())
+    assert proposed.tip("proposal/x").digest == opened.candidate.digest
+
+
+def test_a_trial_makes_what_accepting_makes(proposed: Store) -> None:
+    gain(proposed)
+    do(proposed, f"{TRIAL} p1")
+    tried = proposed.tip("trial/e")
+    run(proposed, "experiment", "stop", "e")
+    assert "trial/e" not in proposed.branches()
+    accept(proposed, "p1")
+    accepted = proposed.tip("prod")
+    assert (accepted.parents, texts(proposed, "prod")) == (
+        tried.parents,
+        texts(proposed, tried.name),
+    )
+
+
+def test_what_a_rollback_took_from_the_branch_is_not_tried_again(proposed: Store) -> None:
+    gain(proposed, "Promise refunds.")
+    proposed.create_branch("proposal/y", "prod")
+    proposed.commit("proposal/y", [Operation("ADD", text="Be brief.")], message="brief")
+    propose(proposed, Draftsman("proposal/y", "prod", "improve", proposed.tip("prod")))
+    do(proposed, "branch --back prod --why incident")
+    do(proposed, f"{TRIAL} p2")
+    assert texts(proposed, "trial/e") == ["Count both days.", "Be brief."]
+
+
+def test_what_was_turned_down_of_a_proposal_is_not_tried(proposed: Store) -> None:
+    do(proposed, "proposal reject p1 --only G2 --why wrong")
+    do(proposed, f"{TRIAL} p1")
+    assert texts(proposed, "trial/e") == ["Count both days.", "Give units."]
+    do(proposed, "experiment promote e")
+    done = get_proposal(proposed, "p1")
+    assert (done.state, [one.state for one in done.changes]) == (
+        "accepted",
+        ["accepted", "rejected"],
+    )
+
+
+def test_a_proposal_that_conflicts_with_the_branch_is_not_tried(store: Store) -> None:  # noqa: F811
+    (there,) = store.library("prod")
+    store.create_branch("proposal/x", "prod")
+    store.commit("proposal/x", [Operation("MODIFY", there.id, "Count days.")], message="x")
+    propose(store, Draftsman("proposal/x", "prod", "improve", store.tip("prod")))
+    store.commit("prod", [Operation("MODIFY", there.id, "Count nights.")], message="nights")
+    before = decisions(store), store.branches(), store.port.last_version()
+    with pytest.raises(MergeConflict, match="prod has changed what proposal p1") as refused:
+        do(store, f"{TRIAL} p1")
+    assert "nothing was started" in (refused.value.hint or "")
+    assert (decisions(store), store.branches(), store.port.last_version()) == before
+
+
+def test_what_a_promotion_would_take_is_said_and_it_is_taken_only_by_force(
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gain(store)
+    said = do(store, f"{TRIAL} main --guard none --auto")
+    assert f'a promotion would take "{HOTFIX}" from prod' in said
+    assert f'a promotion would take "{HOTFIX}" from prod' in run(store, "experiment", "status")
+    doubts = evidence(store, experiment(store, "e")).verdict.doubts
+    assert doubts == (f'a promotion would take "{HOTFIX}" from prod',)
+    better = found_in(plan_of(), [0.0] * 60, [1.0] * 60)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_: better)
+    (refused,) = settle_all(str(store.path))
+    assert "prod has what main (v2) lacks" in str(refused)
+    with pytest.raises(InvalidOperation, match=r"prod has what main \(v2\) lacks") as error:
+        run(store, "experiment", "promote", "e")
+    assert f'takes "{HOTFIX}" from prod' in (error.value.hint or "")
+    assert f'prod has lost "{HOTFIX}"' in run(store, "experiment", "promote", "e", "--force")
+
+
+def test_benefit_with_a_loss_is_not_promoted_automatically(
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gain(store)
+    running = start(store, "e", ("prod", "main"), 0.5, ExperimentPlan(guards=(), auto=True))
+    better = found_in(plan_of(), [0.0] * 60, [1.0] * 60)
+    monkeypatch.setattr("tfgrpo.production.experiment_evidence.weighed", lambda *_: better)
+    assert (
+        "the candidate is better, but a promotion would take"
+        in evidence(store, running).verdict.said
+    )
+    assert settle_all(str(store.path)) == []
+
+
+def test_what_came_while_a_candidate_was_tried_is_said_before_it_goes(proposed: Store) -> None:
+    do(proposed, f"{TRIAL} p1")
+    gain(proposed)
+    with pytest.raises(StaleVersion) as refused:
+        promote(proposed, "e")
+    assert f'takes "{HOTFIX}" from prod' in (refused.value.hint or "")
+    said = run(proposed, "experiment", "promote", "e", "--force")
+    assert f'prod has lost "{HOTFIX}"; `tfgrpo experiment rollback e`' in said
+
+
+@pytest.mark.parametrize(("candidate", "lost"), [("v0", "Count both days."), ("v2", None)])
+def test_an_older_version_may_be_compared(
+    store: Store,  # noqa: F811
+    candidate: str,
+    lost: str | None,
+) -> None:
+    said = do(store, f"{TRIAL} {candidate}")
+    assert ("a promotion would take" in said) == (lost is not None)
+    assert (f'"{lost}"' in said) == (lost is not None)
+
+
+def test_other_words_and_deletions_of_the_branch_are_losses_and_repeated_texts_are_not(
+    store: Store,  # noqa: F811
+) -> None:
+    for text in ("One of it.", "Give  units."):
+        gain(store, text)
+    store.create_branch("other", "prod")
+    ids = {one.text: one.id for one in store.library("prod")}
+    operations = [
+        Operation("MODIFY", ids["One of it."], "Two of it."),
+        Operation("DELETE", ids["Count both days."]),
+    ]
+    store.commit("prod", operations, message="by hand")
+    said = do(store, f"{TRIAL} other")
+    assert 'take the deletion of "Count both days.", "Two of it." from prod' in said
+    do(store, "experiment stop e")
+    said = do(store, "experiment start f --control prod --candidate main")
+    assert "units" not in said
+
+
+def test_an_undone_start_says_that_the_experiment_goes_on(proposed: Store) -> None:
+    gain(proposed)
+    do(proposed, f"{TRIAL} p1")
+    assert "experiment e goes on with its candidate" in run(proposed, "undo")
+    assert "trial/e" not in proposed.branches()
+    promote(proposed, "e")
+    assert HOTFIX in texts(proposed, "prod")

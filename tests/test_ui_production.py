@@ -30,7 +30,7 @@ from tfgrpo.production.by_day import (
     production_report,
     set_bounds,
 )
-from tfgrpo.production.experiment import experiment
+from tfgrpo.production.experiment import experiment, running_on, stop
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, Scale, traffic_path
@@ -515,6 +515,32 @@ def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store
     with Store.open(store) as opened:
         assert experiment(opened, "again").share == 0.2
     assert "/experiment/new" not in Visitor(store, read_only=True).get("/production")
+
+
+def test_a_page_tries_a_proposal_with_what_its_branch_gained_and_says_what_would_go(
+    store: Path,
+) -> None:
+    visitor, new = Visitor(store), "/experiment/new"
+    with Store.open(store) as opened:
+        if running := running_on(opened, "prod"):
+            stop(opened, running.name)
+        opened.create_branch("proposal/x", "prod")
+        opened.commit("proposal/x", [Operation("ADD", text="Say please.")], message="please")
+        made = propose(opened, Draftsman("proposal/x", "prod", "improve", opened.tip("prod")))
+        opened.commit("prod", [Operation("ADD", text="No refunds.")], message="by hand")
+        wanted = {"share": "20", "metric": "score", "unit": "call", "why": "to see"}
+        fields = form_of(visitor.get(f"{new}?branch=prod"), new) | wanted
+        visitor.post(new, fields | {"name": "asked", "candidate": made.id})
+        texts = [one.text for one in opened.library(experiment(opened, "asked").candidate.digest)]
+        assert {"No refunds.", "Say please."} < set(texts)
+        assert "trial/asked" not in visitor.get(f"{new}?branch=main")
+        stop(opened, "asked")
+        page = visitor.post(new, fields | {"name": "older", "other": "proposal/x~1"})
+        assert "A promotion would take" in page
+        assert "No refunds." in page
+        seen = form_of(visitor.get("/production"), "/experiment/older")
+        page = visitor.post("/experiment/older", seen | {"act": "promote", "why": "w"}, status=400)
+        assert "lacks" in page
 
 
 def test_an_experiment_begins_where_scores_have_a_scale_of_their_own(store: Path) -> None:

@@ -8,9 +8,11 @@ from tfgrpo.production.experiment import (
     KIND,
     PROMOTED,
     ROLLED_BACK,
+    RUNNING,
     STOPPED,
     Experiment,
     experiments,
+    running_on,
 )
 from tfgrpo.production.rollback import ROLLBACK
 from tfgrpo.store.activity.decisions import by_subject
@@ -18,7 +20,8 @@ from tfgrpo.store.store import Store
 
 OF_PROPOSAL = re.compile(r"(accept|review|reject|reopen) proposal ([^\s:]+)")
 OF_BRANCH = re.compile(rf"{ROLLBACK} (\S+) to v\d+: (.*)", re.DOTALL)
-OF_EXPERIMENT = re.compile(r"(promote|rollback) ([^\s:]+)(?=:|\Z)")
+OF_EXPERIMENT = re.compile(r"(promote|rollback|start experiment) ([^\s:]+)(?=:|\Z)")
+OF_NEW_BRANCH = re.compile(r"branch (\S+)")
 OF_IMPROVEMENT = re.compile(r"begin (\S+)|(\S+): [a-z ]+")
 IMPROVEMENT = "improvement"
 _REDO = "`tfgrpo redo` moves the names to fit that"
@@ -35,6 +38,10 @@ def left_on_record(store: Store, action: str, *, undone: bool) -> str | None:
     if match := OF_EXPERIMENT.match(action):
         named = (one for one in experiments(store) if one.name == match[2])
         return _of_experiment(match[1], next(named, None), undone)
+    if match := OF_NEW_BRANCH.fullmatch(action):
+        running = running_on(store, match[1]) if undone else None
+        paused = running and f"experiment {running.name} is paused, as it has no branch {match[1]}"
+        return f"{paused} any more; {_REDO}" if paused else None
     match = OF_IMPROVEMENT.fullmatch(action)
     listed = match and undone and by_subject(store, IMPROVEMENT).get(match[1] or match[2])
     if not listed:
@@ -62,6 +69,11 @@ def _of_branch(store: Store, branch: str, why: str) -> str:
 
 
 def _of_experiment(verb: str, one: Experiment | None, undone: bool) -> str | None:
+    if verb == "start experiment":
+        if one is None or one.state != RUNNING or not undone:
+            return None
+        ends = f"`tfgrpo experiment stop {one.name}` ends it"
+        return f"experiment {one.name} goes on with its candidate; {ends}"
     if one is None or undone == (one.state != (PROMOTED if verb == "promote" else ROLLED_BACK)):
         return None
     stays = f"experiment {one.name} stays on record as {one.state}"

@@ -276,18 +276,12 @@ def check_golds(
     seconds: float = 10.0,
     skip: bool = False,
 ) -> list[tuple[Problem, str]]:
-    """Returns the problems to leave out, each with the reason: none, unless `skip`. Each is looked
-    at in a worker process, as a hostile ground truth may hang or kill what parses it.
+    """Returns the problems to leave out, each with the reason: none, unless `skip`.
 
     Raises DatasetError when there are problems that the domain cannot judge attempts at, with
     `skip` when there are no others. It says what is wrong with the first and names the others.
     """
-    if domain.rehearse is not None and problems:
-        domain.rehearse(problems[0])
-    if domain.check is None or not problems:
-        return []
-    workers = 1 if len(problems) < FEW else 2
-    unusable = asyncio.run(_objections(problems, domain.check, workers, seconds))
+    unusable = objections(problems, domain, seconds=seconds)
     if unusable and not (skip and len(unusable) < len(problems)):
         problem, wrong = unusable[0]
         others = ", ".join(p.id for p, _ in unusable[1:9]) + (", …" if len(unusable) > 9 else "")
@@ -300,20 +294,33 @@ def check_golds(
     return unusable
 
 
+def objections(
+    problems: Sequence[Problem], domain: Domain, *, seconds: float = 10.0
+) -> list[tuple[Problem, str]]:
+    """Returns the problems that a domain cannot judge attempts at, each with the reason. Each is
+    looked at in a worker process, as a hostile ground truth may hang or kill what parses it."""
+    if domain.rehearse is not None and problems:
+        domain.rehearse(problems[0])
+    if domain.check is None or not problems:
+        return []
+    workers = 1 if len(problems) < FEW else 2
+    return asyncio.run(_objections(problems, domain.check, workers, seconds))
+
+
 def verifiable(
     dataset: tuple[Problem, ...], name: str, domain: Domain, warnings: list[str], *, skip: bool
 ) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     """Returns the problems that can be judged, and the ids of those left out, which go into
     `warnings`. Raises DatasetError where there are such and `skip` does not allow to leave them
     out."""
-    objections = check_golds(dataset, name, domain, skip=skip)
-    if not objections:
+    unusable = check_golds(dataset, name, domain, skip=skip)
+    if not unusable:
         return dataset, ()
-    ids = tuple(problem.id for problem, _ in objections)
+    ids = tuple(problem.id for problem, _ in unusable)
     some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
     warnings.append(
         f"{name}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged: "
-        f"{some} ({describe_objection(*objections[0])})"
+        f"{some} ({describe_objection(*unusable[0])})"
     )
     return without(dataset, ids), ids
 
@@ -332,15 +339,15 @@ async def _objections(
     batches = [problems[i : i + size] for i in range(0, len(problems), size)]
     with Verifier(workers=workers, seconds=seconds, warm=False) as verifier:
 
-        async def objections(batch: Sequence[Problem]) -> list[str | None]:
+        async def of_batch(batch: Sequence[Problem]) -> list[str | None]:
             try:
                 return await verifier.run_each(check, batch)
             except Killed as error:
                 if len(batch) == 1:
                     return [str(error)]
-            return [o for problem in batch for o in await objections([problem])]
+            return [o for problem in batch for o in await of_batch([problem])]
 
-        batched = await asyncio.gather(*map(objections, batches))
+        batched = await asyncio.gather(*map(of_batch, batches))
     flat = [objection for batch in batched for objection in batch]
     return [(p, o) for p, o in zip(problems, flat, strict=True) if o is not None]
 

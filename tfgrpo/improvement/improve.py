@@ -31,6 +31,7 @@ from tfgrpo.improvement.collection import (
     write_rows,
 )
 from tfgrpo.improvement.improvement_record import Round
+from tfgrpo.improvement.judgeable import Sorted, sort_rows, unjudgeable
 from tfgrpo.improvement.proposals import (
     PARTS,
     Draftsman,
@@ -108,7 +109,8 @@ class ImproveRequest:
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Viewed):
-    """The outcome of an improvement. `new` counts the problems that it was about, or that wait."""
+    """The outcome of an improvement. `new` counts the problems that it was about, or that wait;
+    `left_out` says which others cannot be judged, where there was nothing to do without them."""
 
     outcome: Outcome
     target: str
@@ -117,6 +119,7 @@ class Improvement(Viewed):
     run: str | None = None
     effect: Effect | None = None
     proposal: Proposal | None = None
+    left_out: str = ""
 
     def view(self) -> View:
         title = {
@@ -129,7 +132,8 @@ class Improvement(Viewed):
         if self.proposal is not None:
             own = self.proposal.view()
             return View(title, own.header, own.rows, (own.title, *own.notes))
-        return View(title, notes=[f"effect: {self.effect}"] if self.effect else [])
+        notes = [f"effect: {self.effect}"] if self.effect else []
+        return View(title, notes=[*notes, self.left_out] if self.left_out else notes)
 
 
 async def improve(
@@ -175,10 +179,11 @@ def estimate_improvement(
             named = one.parts._asdict().items()
             parts = {name: [project.open_data(path)] if path else [] for name, path in named}
         else:
-            rows = job.new_rows(dry_run=True)
-            if len(rows) < max(1, request.least):
-                return f"nothing to do: {len(rows)} of {request.least} new problems"
             job.require_model()
+            rows, left_out = job.judgeable(store, job.new_rows(dry_run=True))
+            if len(rows) < max(1, request.least):
+                few = f"nothing to do: {len(rows)} of {request.least} new problems"
+                return few + (f"; {left_out}" if left_out else "")
             about, branch, run = f"{len(rows)} new problems", request.target, None
             own = [part for part in ("heldout", "gate") if not table.get(part)]
             parts = {}
@@ -186,7 +191,7 @@ def estimate_improvement(
                 path = Path(folder) / f"{name}.jsonl"
                 write_rows(path, improvement_record.mapped(portion, job.fields))
                 parts[name] = [str(path)] if portion else []
-        given |= {"data": parts["train"][0], "branch": branch, "skip_unverifiable": True}
+        given |= job.training(parts["train"][0], branch)
         if parts.get("gate"):
             given["gate"] = parts["gate"][0]
         more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
@@ -219,6 +224,19 @@ class Improving:
     def table(self) -> dict[str, Any]:
         """The settings of the training: of the file, and over them those of the request."""
         return {**self.project.table("model"), **self.project.table("train"), **self.given}
+
+    def training(self, data: str, branch: str) -> dict[str, Any]:
+        """The settings of the training itself, of a file's problems on a branch."""
+        # one correction that is none must not stop the others
+        return {**self.given, "data": data, "branch": branch, "skip_unverifiable": True}
+
+    def judgeable(self, store: Store, rows: list[Row]) -> Sorted:
+        """Returns the rows that attempts can be judged at, and what is said of the others. Fewer
+        than are wanted are not looked at. Raises TfgrpoError."""
+        if len(rows) < max(1, self.request.least):
+            return Sorted(rows)
+        settings = self.training("", self.request.target)
+        return sort_rows(store, self.own_project, settings, rows, self.fields)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -289,6 +307,14 @@ class Improving:
             begun = []
         if begun:
             one = begun[0]
+            is_hopeless = await apart(store, lambda there: self._is_hopeless(there, one))
+            if is_hopeless:
+                del begun[0]
+                self._end(one, "given up")
+                why = f"{one.name} is given up: no attempt could be judged at a part's problems"
+                self.on_progress(WarningNotice(why))
+        if begun:
+            one = begun[0]
             if one.branch not in store.branches() and store.runs.find(one.name) is not None:
                 raise SettingsError(
                     f"{one.name} was cut off, and its branch {one.branch} is gone",
@@ -296,12 +322,29 @@ class Improving:
                     "learn from are new again; `tfgrpo undo` restores a branch just deleted",
                 )
             return await self._work(one)
-        rows = self.new_rows()
+        new = self.new_rows()
+        rows, left_out = await apart(store, lambda there: self.judgeable(there, new))
         if len(rows) < max(1, request.least):
-            return Improvement("nothing new", request.target, len(rows), request.least)
+            known = (request.target, len(rows), request.least)
+            return Improvement("nothing new", *known, left_out=left_out)
+        if left_out:
+            self.on_progress(WarningNotice(left_out))
         named = {part: self.table.get(part) for part in ("gate", "heldout")}
         one = improvement_record.begin(store, request.target, rows, self.fields, named)
         return await self._work(one)
+
+    def _is_hopeless(self, store: Store, one: Round) -> bool:
+        """Whether an improvement has no run yet, and a part without a problem that attempts can be
+        judged at: it would fail at each call."""
+        if store.runs.find(one.name) is not None:
+            return False
+        for part in filter(None, one.parts):
+            path = self.project.open_data(part)
+            settings = self.training(path, one.branch)
+            wrong = unjudgeable(store, self.own_project, settings, path)
+            if wrong and len(wrong) == sum(1 for _ in readers.read(Path(path))):
+                return True
+        return False
 
     async def _work(self, one: Round) -> Improvement:
         store, least = self.store, self.request.least
@@ -357,12 +400,7 @@ class Improving:
 
     async def _train(self, one: Round) -> Version:
         store, own = self.store, self.own_project
-        given = {
-            **self.given,
-            "data": self.project.open_data(one.parts.train),
-            "branch": one.branch,
-            "skip_unverifiable": True,  # one correction that is none must not stop the others
-        }
+        given = self.training(self.project.open_data(one.parts.train), one.branch)
         if one.parts.gate is not None:
             given["gate"] = self.project.open_data(one.parts.gate)
         resumed = one.name if store.runs.find(one.name) is not None else None

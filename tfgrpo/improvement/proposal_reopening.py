@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tfgrpo.improvement.proposals import Proposal, check_seen, check_trial, get_proposal
 from tfgrpo.learn.turned_down import PROPOSAL
-from tfgrpo.production.experiment import accepted_by
+from tfgrpo.production.tested_proposals import accepted_by
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import merge as merges
@@ -45,7 +45,8 @@ def _reopen(
         )
     check_seen(proposal, seen, "nothing was recorded: look at what was decided")
     tested_by = accepted_by(store, proposal.id)
-    if tested_by is not None and _has(store, proposal, proposal.candidate):
+    tested = store.resolve(proposal.version or proposal.candidate)
+    if tested_by is not None and _has(store, proposal, tested):
         raise InvalidOperation(
             f"proposal {proposal.id} was accepted with experiment {tested_by}",
             hint=f"`tfgrpo experiment rollback {tested_by}` takes both back",

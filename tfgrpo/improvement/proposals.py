@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.scoring import EvalTask
+from tfgrpo.improvement.proposal_standing import is_gone
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work, experiments
+from tfgrpo.production.tested_proposals import digests_tried
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
@@ -118,8 +120,8 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 class Proposal(Viewed):
     """A proposal as it stands, with times in microseconds since 1970, and author, time and reason
     of the last decision. `accepted` and `edited` are experiences, `versions` the versions that they
-    became. `decisions` is the number of decisions so far: whoever decides passes the number that
-    they saw."""
+    became; where it is `gone`, the target has nothing of that any more. `decisions` is the number
+    of decisions so far: whoever decides passes the number that they saw."""
 
     id: str
     state: State
@@ -139,6 +141,13 @@ class Proposal(Viewed):
     edited: tuple[str, ...] = ()
     decisions: int = 0
     details: Json = field(default_factory=dict)
+    gone: bool = False
+
+    @property
+    def standing(self) -> str:
+        """The state, and whether what was accepted is there: `accepted, no longer in prod`."""
+        gone = self.gone and self.state == "accepted"
+        return f"{self.state}, no longer in {self.target}" if gone else self.state
 
     @property
     def version(self) -> str | None:
@@ -178,7 +187,7 @@ class Proposal(Viewed):
         ]
         if self.state != "open":
             notes.append(f"{self.state} by {self.author}" + (f": {self.why}" if self.why else ""))
-        title = f"proposal {self.id} ({self.state}): {self.summary}"
+        title = f"proposal {self.id} ({self.standing}): {self.summary}"
         return View(title, ("", "change", "experience", "why"), rows, notes)
 
 
@@ -341,7 +350,7 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
 
             store.commit(
                 proposal.target,
-                _operations(store, proposal, tip, taken, words, what.take),
+                operations_on(store, proposal, tip, taken, words, what.take),
                 message=message,
                 expected=tip,
                 merged=proposal.candidate if whole else None,
@@ -356,7 +365,7 @@ def conflicts_of(store: Store, proposal: Proposal, what: Review) -> tuple[Confli
     tip = store.tip(proposal.target)
     taken = _named(proposal, what.accept)
     try:
-        _operations(store, proposal, tip, taken, what.edits, None)
+        operations_on(store, proposal, tip, taken, what.edits, None)
     except MergeConflict as conflict:
         return conflict.conflicts
     except InvalidOperation:  # a review is refused for other reasons too
@@ -379,9 +388,9 @@ def check_trial(store: Store, proposal: Proposal) -> None:
 def check_tested(store: Store, proposal: Proposal) -> None:
     """Raises OnTrial where an experiment is running with what is proposed as its candidate, unless
     the store is forced."""
-    candidate = proposal.candidate.digest.hex()
+    tried = digests_tried(store, proposal.id)
     for one in () if store.is_forced else experiments(store):
-        if one.state == "running" and one.candidate.digest == candidate:
+        if one.state == "running" and one.candidate.digest in tried:
             raise OnTrial(
                 f"experiment {one.name} is trying proposal {proposal.id}",
                 hint=f"`tfgrpo experiment rollback {one.name}` first; --force turns it down now",
@@ -436,6 +445,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         down |= dict.fromkeys(one.content.get("rejected", ()), one.why)
         if "version" in one.content:
             versions.append(store.resolve(one.content["version"]).name)
+    changes = _changes(store, base, candidate)
     return Proposal(
         first.subject,
         last.content["state"],
@@ -449,7 +459,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
             else one._replace(state="rejected", why=down[one.experience])
             if one.experience in down
             else one
-            for one in _changes(store, base, candidate)
+            for one in changes
         ),
         None if effect is None else Effect(**effect),
         content["source"],
@@ -462,6 +472,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         tuple(edited),
         len(about),
         content["details"],
+        is_gone(store, content["target"], [c for c in changes if c.experience in taken]),
     )
 
 
@@ -511,7 +522,7 @@ def _named(proposal: Proposal, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(by_name[name] for name in names))
 
 
-def _operations(
+def operations_on(
     store: Store,
     proposal: Proposal,
     tip: Version,
@@ -519,6 +530,8 @@ def _operations(
     words: Mapping[str, str],
     take: Side | Resolve | None,
 ) -> list[Operation]:
+    """The operations that bring what is taken of a proposal, some in other `words`, into its target
+    at `tip`. Raises MergeConflict, and InvalidOperation where they come to nothing."""
     base, ours = store.library(proposal.base), store.library(tip)
     texts = base.texts
     for one in proposal.changes:
@@ -569,25 +582,3 @@ def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
         name = next(name for name in names if name not in branches)
         store.create_branch(name, store.tip(proposal.branch))
     store.delete_branch(proposal.branch)
-
-
-def proposal_object(proposal: Proposal) -> dict[str, Any]:
-    """A proposal as JSON for programs."""
-    return {
-        "id": proposal.id,
-        "state": proposal.state,
-        "branch": proposal.branch,
-        "target": proposal.target,
-        "base": proposal.base.name,
-        "candidate": proposal.candidate.name,
-        "source": proposal.source,
-        "made": proposal.made,
-        "effect": None if proposal.effect is None else proposal.effect._asdict(),
-        "changes": [{**one._asdict(), "op": one.op} for one in proposal.changes],
-        "author": proposal.author,
-        "time": proposal.time,
-        "why": proposal.why,
-        "accepted": list(proposal.accepted),
-        "version": proposal.version,
-        "details": dict(proposal.details),
-    }

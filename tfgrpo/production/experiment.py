@@ -28,8 +28,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.learn.turned_down import PROPOSAL
-from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
+from tfgrpo.production.promotion_losses import losses, losses_in_words
+from tfgrpo.production.tested_proposals import accept_tested, take_back_tested
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import (
@@ -100,7 +101,8 @@ class ExperimentPlan(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment as it is on record. Times are microseconds since 1970; `shares` are the shares
-    of the candidate, each with the time from which on it is in force."""
+    of the candidate, each with the time from which on it is in force. `moves` are those that its
+    promotion and its rollback made, each from and to a version, by the beginnings of digests."""
 
     name: str
     id: str
@@ -112,6 +114,7 @@ class Experiment:
     started: int
     ended: int | None
     shares: tuple[tuple[int, float], ...]
+    moves: tuple[tuple[str, str], ...] = ()
 
     @property
     def share(self) -> float:
@@ -252,21 +255,35 @@ def promote(
 ) -> Experiment:
     """Moves the control's branch to the candidate's version, and ends the experiment, on record. A
     proposal of that version for that branch is accepted with it, whatever was decided before.
-    Raises StaleVersion where the branch has moved since the experiment began, unless the store is
-    forced; ProtectedName; InvalidOperation for an experiment that is over."""
+    Unless the store is forced, raises StaleVersion where the branch has moved since the experiment
+    began, and InvalidOperation where it has what the candidate lacks. Raises ProtectedName, and
+    InvalidOperation for an experiment that is over."""
     with store.operation(f"promote {name}" + (f": {why}" if why else "")):
         running = _running(store, name)
         branch, tip = running.control.revision, store.tip(running.control.revision)
-        if tip.digest.hex() != running.control.digest and not store.is_forced:
-            raise StaleVersion(
-                f"{branch} has moved to {tip.name} since the experiment began",
-                hint="what it moved to was not compared; --force promotes all the same",
-            )
         version = store.resolve(running.candidate.digest)
+        if not store.is_forced:
+            _check_losses(store, running, tip, version)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
-        _accept_tested(store, name, branch, version)
+        accept_tested(store, name, branch, version)
         return experiment(store, name)
+
+
+def _check_losses(store: Store, running: Experiment, tip: Version, version: Version) -> None:
+    branch, lost = running.control.revision, losses(store, tip, version)
+    gone = f", which takes {losses_in_words(lost)} from {branch}" if lost else ""
+    forced = f"--force promotes all the same{gone}"
+    if tip.digest.hex() != running.control.digest:
+        raise StaleVersion(
+            f"{branch} has moved to {tip.name} since the experiment began",
+            hint=f"what it moved to was not compared; {forced}",
+        )
+    if lost:
+        raise InvalidOperation(
+            f"{branch} has what {running.candidate.revision} ({version.name}) lacks",
+            hint=f"merge {branch} into it and start another experiment; {forced}",
+        )
 
 
 def roll_back(
@@ -278,16 +295,17 @@ def roll_back(
     only_running: bool = False,
 ) -> Experiment:
     """Ends an experiment in favour of the control: everybody gets it at the next request. One that
-    was promoted is taken back: its branch moves to the control's version, unless it stands there
-    again. With `only_running` it is left alone. Raises StaleVersion where the branch has moved on
-    from what was promoted, unless the store is forced; ProtectedName; InvalidOperation for an
-    experiment that is over otherwise."""
+    was promoted is taken back: its branch moves to where the promotion found it, unless it stands
+    there again. With `only_running` it is left alone. Raises StaleVersion where the branch has
+    moved on from what was promoted, unless the store is forced; ProtectedName; InvalidOperation for
+    an experiment that is over otherwise."""
     with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
         ended = experiment(store, name)
         if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
-        tested, version = store.resolve(ended.candidate.digest), store.resolve(ended.control.digest)
+        before = ended.moves[0][0] if ended.moves else ended.control.digest
+        tested, version = store.resolve(ended.candidate.digest), store.resolve(before)
         if tip.number not in (tested.number, version.number) and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
@@ -295,7 +313,7 @@ def roll_back(
             )
         if version.number != tip.number:
             store.move_branch(branch, version)
-        _take_back_tested(store, name, tested)
+        take_back_tested(store, name)
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
 
@@ -320,6 +338,9 @@ def _end(
             }
         if evidence is not None:
             content["evidence"] = evidence
+        tried = trial_branch(name)
+        if tried in store.branches() and store.head.branch != tried:
+            store.delete_branch(tried)
         decide(store, KIND, name, content, why=why)
         return experiment(store, name)
 
@@ -368,8 +389,11 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
     elif action == "resume":
         by_name[name] = replace(by_name[name], state=RUNNING, ended=None)
     else:
-        state = STATES[action]
-        by_name[name] = replace(by_name[name], state=state, ended=decision.time)
+        known, state = by_name[name], STATES[action]
+        moves = known.moves
+        if "from" in content:
+            moves = (*moves, (str(content["from"]), str(content["to"])))
+        by_name[name] = replace(known, state=state, ended=decision.time, moves=moves)
 
 
 def _check_share(share: float) -> None:
@@ -459,51 +483,11 @@ def arm_of(experiment: str, subject: str, share: float) -> str:
     return CANDIDATE if place < share else CONTROL
 
 
+def trial_branch(name: str) -> str:
+    """Returns the branch that has a version which was made to be tried, while it is tried."""
+    return f"trial/{name}"
+
+
 def arm_name(name: str, arm: str) -> str:
     """Returns how an arm is named on record: `shorter/candidate`."""
     return f"{name}/{arm}"
-
-
-def _accept_tested(store: Store, name: str, branch: str, version: Version) -> None:
-    """Records that the proposals of a version for a branch, but those that were accepted before,
-    are accepted by an experiment's promotion, and takes their branches out of the way."""
-    for about in by_subject(store, PROPOSAL).values():
-        first, last = about[0], about[-1]
-        content = first.content
-        of_this = (content["target"], content["candidate"]) == (branch, version.digest.hex())
-        if not of_this or last.content["state"] == "accepted":
-            continue
-        base = store.resolve(content["base"])
-        taken = [change.experience for change in store.diff(base, version)]
-        decided = {
-            "state": "accepted",
-            "accepted": taken,
-            "version": version.digest.hex(),
-            "experiment": name,
-            "before": last.content["state"],
-        }
-        decide(store, PROPOSAL, first.subject, decided, why=f"promoted by {name}")
-        own = content["branch"]
-        if own in store.branches() and store.head.branch != own:
-            store.delete_branch(own)
-
-
-def _take_back_tested(store: Store, name: str, version: Version) -> None:
-    """Records that what an experiment's promotion decided about proposals counts no longer; those
-    that wait again have their branches."""
-    for about in by_subject(store, PROPOSAL).values():
-        first, last = about[0], about[-1]
-        if last.content.get("experiment") != name:
-            continue
-        state = last.content["before"]
-        if state == "open" and first.content["branch"] not in store.branches():
-            store.create_branch(first.content["branch"], version)
-        decided = {"state": state, "withdrew": name}
-        decide(store, PROPOSAL, first.subject, decided, why=f"{name} was taken back")
-
-
-def accepted_by(store: Store, proposal: str) -> str | None:
-    """Returns the experiment whose promotion accepted a proposal; None where none did."""
-    about = decisions(store, kind=PROPOSAL, subject=proposal)
-    named = about[-1].content.get("experiment") if about else None
-    return None if named is None else str(named)

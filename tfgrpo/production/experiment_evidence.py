@@ -53,6 +53,7 @@ from tfgrpo.production.experiment import (
     Scale,
     arm_name,
 )
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
@@ -198,9 +199,19 @@ def evidence(store: Store, experiment: Experiment, tags: Tags = ()) -> Evidence:
     Raises StoreError."""
     path = traffic_path(store.path)
     if not os.path.isfile(path):
-        return weighed(experiment, [], [])
-    with closing(open_traffic(path)) as traffic:
-        return of_traffic(traffic, experiment, tags)
+        shown = weighed(experiment, [], [])
+    else:
+        with closing(open_traffic(path)) as traffic:
+            shown = of_traffic(traffic, experiment, tags)
+    lost = losses_of(store, experiment) if experiment.state == RUNNING else ()
+    if not lost:
+        return shown
+    doubt = f"a promotion would take {losses_in_words(lost)} from {experiment.control.revision}"
+    doubts = (*shown.verdict.doubts, doubt)
+    verdict = shown.verdict._replace(doubts=doubts)
+    if verdict.kind == "benefit":
+        verdict = _verdict(shown.compared, doubts, is_open=True)
+    return shown._replace(notes=(*shown.notes, doubt), verdict=verdict)
 
 
 def recorded(store: Store, experiment: Experiment) -> Json:

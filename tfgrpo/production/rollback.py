@@ -111,25 +111,33 @@ def in_force_since(store: Store, branch: str) -> int:
     return since
 
 
+def stood_at(store: Store, branch: str, time: int) -> Version | None:
+    """Returns where a branch stood at a time (microseconds since 1970); None where it was not there
+    then."""
+    moves = store.port.names.ref_log(BRANCH + branch)
+    then = next((move for move in moves if move.time <= time), None)
+    return None if then is None or then.version is None else store.version(then.version)
+
+
 def decided_move(store: Store, decision: Decision) -> DecidedMove:
     """Returns from what to what a decision about production went; dashes where it moved nothing."""
     content = decision.content
     action = str(content.get("action", ""))
     if action == "start":
         share = percent(float(content["share"]))
-        control = f"{content['control']} ({_named(store, content['control_digest'])})"
-        candidate = f"{content['candidate']} ({_named(store, content['candidate_digest'])})"
+        control = f"{content['control']} ({named(store, content['control_digest'])})"
+        candidate = f"{content['candidate']} ({named(store, content['candidate_digest'])})"
         return DecidedMove(action, control, f"{candidate}, which {share} get")
     if action == "share":
         return DecidedMove(action, percent(float(content["was"])), percent(float(content["share"])))
     if "from_digest" in content:
         return DecidedMove(action, str(content["from"]), str(content["to"]))
     if "from" in content:
-        return DecidedMove(action, _named(store, content["from"]), _named(store, content["to"]))
+        return DecidedMove(action, named(store, content["from"]), named(store, content["to"]))
     return DecidedMove(action, "", "")
 
 
-def _named(store: Store, digest: object) -> str:
+def named(store: Store, digest: object) -> str:
     """Returns the name of the version with a digest, or the digest's beginning where the version is
     not in this store."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
-from tfgrpo.improvement.proposal_candidates import candidate_of
+from tfgrpo.improvement.proposal_candidates import start_trial
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import (
     GUARDS,
@@ -19,9 +19,9 @@ from tfgrpo.production.experiment import (
     experiment,
     promote,
     roll_back,
-    start,
     stop,
 )
+from tfgrpo.production.promotion_losses import losses_in_words, losses_of
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
 from tfgrpo.ui.pages.production import show as show_production
@@ -71,12 +71,13 @@ def begin(visit: Visit) -> Response:
         with store.port.transaction():
             if store.tip(branch).name != onto:
                 raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
-            arms = branch, candidate_of(store, candidate)
-            start(store, name, arms, _share(visit), plan, why=why)
+            begun = start_trial(store, name, (branch, candidate), _share(visit), plan, why=why)
     except TfgrpoError as refusal:
         return new(visit, refusal)
-    undo = _act(experiment(store, name), "stop")
-    return visit.done("/production", f"Experiment {name} runs", undo)
+    lost, words = losses_of(store, begun), f"Experiment {name} runs"
+    if lost:
+        words += f". A promotion would take {losses_in_words(lost)} from {branch}"
+    return visit.done("/production", words, _act(begun, "stop"))
 
 
 def decide(visit: Visit) -> Response:
