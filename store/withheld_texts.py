@@ -68,12 +68,12 @@ def remember(store: Store, texts: Iterable[str], *, why: str, author: str) -> No
 def withheld(store: Store) -> Withheld:
     """What is known of the texts that were redacted in a store: nothing where its key is missing.
     Raises StoreError."""
-    found = decisions(store, kind=REDACTION, subject=SUBJECT)
-    if not found:
+    redactions = decisions(store, kind=REDACTION, subject=SUBJECT)
+    if not redactions:
         return NOTHING
-    key = _kept_key(store)
+    key = _file_key(store)
     digests: dict[int, set[bytes]] = {}
-    for one in found:
+    for one in redactions:
         key = key or _hex(one.content.get("key"))
         for count, digest in _pairs(one.content.get("withheld")):
             digests.setdefault(count, set()).add(digest)
@@ -90,22 +90,22 @@ def key_path(store: Store) -> Path:
 def _own_key(store: Store) -> tuple[bytes, dict[str, object]]:
     """The key, made where there is none, and what of it goes into the decision."""
     if is_address(store.location):
-        found = decisions(store, kind=REDACTION, subject=SUBJECT)
-        kept = next((key for one in found if (key := _hex(one.content.get("key")))), None)
-        key = kept or secrets.token_bytes(KEY_BYTES)
+        redactions = decisions(store, kind=REDACTION, subject=SUBJECT)
+        before = next((key for one in redactions if (key := _hex(one.content.get("key")))), None)
+        key = before or secrets.token_bytes(KEY_BYTES)
         return key, {"key": key.hex()}
     path = key_path(store)
     try:
         atomic_write.create(path, secrets.token_bytes(KEY_BYTES))
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}", hint=advice(error)) from error
-    kept = _kept_key(store)
-    if kept is None:
+    written = _file_key(store)
+    if written is None:
         raise StoreError(f"{path} holds no key", hint="move it away, and redact the text again")
-    return kept, {}
+    return written, {}
 
 
-def _kept_key(store: Store) -> bytes | None:
+def _file_key(store: Store) -> bytes | None:
     """The key of a store in a file; None where there is none, or what is there is none."""
     if is_address(store.location) or not os.path.exists(key_path(store)):
         return None
