@@ -241,6 +241,11 @@ def _moved(done: Transferred) -> Iterator[str]:
         yield f"  {printing.style(called, fg='green')}  {place}"
     for tag in done.kept:
         yield f"  tag {tag} points elsewhere on the other side; it was not moved"
+    for id in done.redacted:
+        yield (
+            f"  {id} was redacted on the other side, and has texts here still: "
+            f"`tfgrpo redact {id}` removes them"
+        )
 
 
 @click.group(cls=ListingGroup)

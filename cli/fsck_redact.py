@@ -219,13 +219,18 @@ def _lines(plan: RedactionPlan, around: redaction.Surroundings, given: Given) ->
         yield printing.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(plan.kept)
     taken = [str(path) for path in around.rewritten]
-    if around.traffic:
-        taken.insert(0, f"{printing.plural(around.traffic, 'row')} of the record of traffic")
+    taken[:0] = [words for count, words in _rows(around) if count]
     for place in taken:
         yield f"{'would take' if would else 'taking'} the text out of {place}"
     for path in around.left:
         yield printing.style(f"{path} contains the text and is not ours to change", fg="red")
     yield from map(_yours, around.own)
+
+
+def _rows(around: redaction.Surroundings) -> Iterable[tuple[int, str]]:
+    """Yields how many rows of files of ours hold the text, and the same in words."""
+    yield around.traffic, f"{printing.plural(around.traffic, 'row')} of the record of traffic"
+    yield around.ledger, f"{printing.plural(around.ledger, 'row')} of the ledger of keys"
 
 
 def _yours(path: object) -> str:
@@ -244,16 +249,15 @@ def _still(path: object) -> str:
 def _report(done: Redacted, around: redaction.Surroundings) -> Iterable[str]:
     for version in done.versions:
         yield f"{printing.style(version.name, fg='yellow')}: {version.message}"
-    for path in around.rewritten:
-        yield f"wrote {path}"
+    yield from redaction.work_words(around)
     yield from map(_still, around.left)
     yield from map(_yours, around.own)
     counts = (
         (len(done.plan.events), "event", ""),
         (len(done.plan.records), "place", " in training records"),
-        (around.traffic, "row", " of the record of traffic"),
     )
-    if places := [printing.plural(count, what) + of for count, what, of in counts if count]:
+    places = [printing.plural(count, what) + of for count, what, of in counts if count]
+    if places := [*places, *(words for count, words in _rows(around) if count)]:
         yield f"redacted {', '.join(places)}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"
@@ -269,6 +273,7 @@ def _as_object(plan: RedactionPlan, around: redaction.Surroundings) -> dict[str,
         "kept": [place._asdict() for place in plan.kept],
         "live": {branch: list(ids) for branch, ids in plan.live.items()},
         "traffic": around.traffic,
+        "ledger": around.ledger,
         "rewritten": [str(path) for path in around.rewritten],
         "files_left": [str(path) for path in around.left],
         "own_files": [str(path) for path in around.own],

@@ -145,10 +145,10 @@ LEVELS = ("reader", "trainer", "reviewer", "owner")
 def store() -> None:
     """List, add, change or remove the members of a store in a database.
 
-    A member is a user of the database. A reader reads; a trainer also records runs, versions and
-    moves of names that are not protected; a reviewer moves protected names as well, decides and
-    redacts; an owner does all of it and says who may do what. Nobody may change or delete what is
-    recorded.
+    A member is a user of the database. A reader reads; a trainer also records runs, proposals,
+    versions and moves of names that are not protected; a reviewer records no runs, moves protected
+    names as well, decides and redacts; an owner does all of it and says who may do what. Nobody may
+    change or delete what is recorded.
 
     \b
     Examples:

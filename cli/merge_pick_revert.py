@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
@@ -131,6 +132,8 @@ def sides(*named: str) -> Decorator:
 
 
 TAKEN = "tfgrpo.taken"
+PARENT = re.compile("[0-9]")
+"""What `-m` of git's revert and cherry-pick takes: the number of a merge's parent."""
 
 
 def _nothing_begun(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -269,8 +272,9 @@ def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> N
     if given.take == "edit" and sum(len(merges.picked(app.store, one)) for one in revisions) > 1:
         # nobody else could write while the editor is open
         raise click.UsageError("--edit decides one version at a time")
+    message = _message(app, revisions, given.message)
     versions = _trying(
-        lambda: work(app.store, branch, revisions, message=given.message, resolve=resolve),
+        lambda: work(app.store, branch, revisions, message=message, resolve=resolve),
         resolve,
         given.as_json,
     )
@@ -279,6 +283,24 @@ def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> N
         return
     for version in versions:
         print_version(app, version, branch)
+
+
+def _message(app: App, revisions: Sequence[str], given: str | None) -> str | None:
+    """Returns the message that was given. In git, `-m 1` names a merge's parent: where a version is
+    a merge, such a number is no message. Raises UsageError for another parent than the first."""
+    if given is None or not PARENT.fullmatch(given):
+        return given
+    versions = [version for one in revisions for version in merges.picked(app.store, one)]
+    merged = next((version for version in versions if version.merged is not None), None)
+    if merged is None:
+        return given
+    if given != "1":
+        raise click.UsageError(
+            f"-m {given} cannot be done: {merged.name} is a merge, and its changes are those since "
+            "its first parent (-m 1); a message has more than a digit"
+        )
+    printing.echo(f"note: -m 1 is taken as the first parent of {merged.name}, a merge", err=True)
+    return None
 
 
 def _trying(work: Callable[[], T], resolve: merges.Resolve | None, as_json: bool) -> T:

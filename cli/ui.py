@@ -28,7 +28,7 @@ PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicor
     name="export",
     type=path(file_okay=False),
 )
-@flag("--no-content", "Leave out the texts of attempts and calls.")
+@flag("--no-content", "Leave out examples and the texts of attempts and calls; record nothing.")
 @many(
     "--notify URL",
     "Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "

@@ -253,7 +253,43 @@ begin
 end $$;
 """
 
-MIGRATIONS: tuple[str, ...] = (TABLES + TRIGGERS + REDACTION + PROTECTION + MEMBERS,)
+IMPROVING = """
+create function @.may_decide(kind text, subject text, content text) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select exists (
+        select 1 from @.members where name = session_user and level in ('reviewer', 'owner')
+    ) or may_decide.kind in ('improvement', 'regression', 'discussion')
+    or may_decide.kind = 'proposal' and may_decide.content::json ->> 'state' = 'open'
+        and not exists (
+            select 1 from @.decisions d
+            where d.kind = 'proposal' and d.subject = may_decide.subject
+        );
+$$;
+
+alter table @.decisions enable row level security;
+create policy decisions_are_read on @.decisions for select using (true);
+create policy what_training_records on @.decisions
+    for insert with check (@.may_decide(kind, subject, content));
+
+do $$
+declare
+    who text;
+    columns text;
+begin
+    select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
+        where attrelid = '@.decisions'::regclass and attnum > 0
+        and not attisdropped and attidentity = '' and attname not in ('recorded_by', 'tx');
+    for who in select name from @.members where level = 'trainer' loop
+        execute format('grant insert (%s) on @.decisions to %I', columns, who);
+    end loop;
+end $$;
+"""
+"""What a trainer records of an improvement: proposals that wait, and no decision about them."""
+
+MIGRATIONS: tuple[str, ...] = (
+    TABLES + TRIGGERS + REDACTION + PROTECTION + MEMBERS,
+    IMPROVING,
+)
 """Every change, in order: the first makes schema 1."""
 
 POSTGRES_SCHEMA = len(MIGRATIONS)

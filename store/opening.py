@@ -80,7 +80,7 @@ def there_already(place: Path | str) -> StoreError:
 
 def open_ledger(path: str, *, create: bool = False) -> Ledger:
     """Opens the keys and the spending at `path`, or makes that with `create`. Raises StoreError."""
-    from tfgrpo.store.sqlite.side_files import SqliteLedger
+    from tfgrpo.store.sqlite.ledger_file import SqliteLedger
 
     return SqliteLedger(path, create=create)
 

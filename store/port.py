@@ -44,12 +44,17 @@ if TYPE_CHECKING:
         Usage,
     )
     from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.errors import StoreError
     from tfgrpo.store.records import Json
     from tfgrpo.store.text_occurrences import Occurrence
 
 
 Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+Work: TypeAlias = Literal["train", "decide"]
+"""What not every member of a shared store may do: record runs, decide about production."""
 
 
 CallValues: TypeAlias = tuple[
@@ -304,6 +309,10 @@ class Storage(Protocol):
 
     def is_held(self, name: str) -> bool:
         """Whether some process holds the lock of that name over the whole store."""
+
+    def refusal(self, work: Work) -> StoreError | None:
+        """The error for work that the connected user may not do; None where they may, as whoever
+        may write a file may do all of it."""
 
 
 class Records(Protocol):

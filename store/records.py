@@ -25,6 +25,8 @@ OPS: tuple[Op, ...] = get_args(Op)
 
 REDACTED = "[redacted]"
 """What stands for a text that was redacted."""
+REDACTS = "redacts"
+"""In the meta of a version: the experiences that a redaction took out of the library by it."""
 SIGNATURE, TAGGED = "signature", "tag"
 """In the meta of a version: its signature, and the name of the tag that it is the version of."""
 Json: TypeAlias = Mapping[str, Any]

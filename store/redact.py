@@ -37,10 +37,11 @@ from tfgrpo.store.errors import (
     advice,
 )
 from tfgrpo.store.history import replay
-from tfgrpo.store.records import Event, EventRow, Operation, Redaction, Version
+from tfgrpo.store.records import REDACTS, Event, EventRow, Operation, Redaction, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store, event_of
 from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
+from tfgrpo.store.withheld_texts import remember
 
 Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
@@ -137,6 +138,7 @@ def redact(
     """Takes `target` out of the store in one transaction, writes the file anew, and has `around` do
     what lies beside it.
 
+    What is kept of its texts is enough to refuse them when they arrive (`withheld_texts.py`).
     Where a redacted text was in force, the experience is deleted, or given `replacement`. Raises
     what `plan` does, ProtectedName, and InvalidOperation when reason, author or replacement hold
     the text, a replacement would stand for several experiences, or a run is under way.
@@ -153,6 +155,8 @@ def redact(
                 _mark(store, [*before, redaction.written])
                 record = [Redaction(author, store.now(), reason)]
                 _record_decisions(store, redaction, reason, author)
+                gone = [*target.texts, *(e.text for e in redaction.events if e.text is not None)]
+                remember(store, gone, why=reason, author=author)
                 for event in redaction.events:
                     port.redactions.append(event.row, record)
                     port.redactions.blank(event.row)
@@ -333,7 +337,7 @@ def _take_out(
         operations,
         message=f"redact {', '.join(ids)}",
         author=author,
-        meta={"redacts": list(ids)},
+        meta={REDACTS: list(ids)},
     )
 
 

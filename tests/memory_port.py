@@ -19,6 +19,7 @@ from memory_records import Kept, MemoryRecords, occurrences, replace
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.damaged_values import Defect
+from tfgrpo.store.port import Work
 from tfgrpo.store.records import (
     VERSION_SCHEMA,
     BranchTip,
@@ -334,6 +335,9 @@ class MemoryPort:
 
     def is_held(self, name: str) -> bool:
         return False
+
+    def refusal(self, work: Work) -> StoreError | None:
+        return None
 
 
 class MemoryRedactions:

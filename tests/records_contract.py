@@ -525,6 +525,7 @@ class RecordsContract:
         assert [decision[4:] for decision in found[2:]] == [
             ("redaction", "records", places, "leak"),
             ("redaction", one.id, {}, "leak"),
+            ("redaction", "texts", found[4].content, "leak"),
         ]
         assert fsck(store).problems == ()
 

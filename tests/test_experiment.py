@@ -278,8 +278,9 @@ def test_a_text_of_the_candidate_that_is_redacted_is_in_no_later_request(
         assert ask(proxy)[1] == "e/candidate"
         assert "Give units." in text_of(provider)
         assert "hunter2" not in text_of(provider)
-    begun, redacted = decisions(store)
+    begun, redacted, texts = decisions(store)
     assert (begun.why, redacted.subject, redacted.why) == ("[redacted]", begun.id, "leaked")
+    assert (texts.kind, texts.subject) == ("redaction", "texts")
     assert experiment(store, "e").state == "running"
     assert fsck(store).problems == ()
 

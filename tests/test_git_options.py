@@ -172,6 +172,32 @@ def test_several_versions_are_reverted_as_one_operation_and_all_or_none(shop: Ve
     assert shop("revert", "v3", "v2", "--edit").code == 2
 
 
+@pytest.mark.parametrize("way", ["revert", "cherry-pick"])
+def test_a_merges_first_parent_is_named_as_in_git(shop: Verb, way: str) -> None:
+    forked(shop)
+    merge = json.loads(shop("log", "-1", "--json").out)[0]
+    if way == "cherry-pick":
+        shop("switch", "-c", "other", "v1")
+    before = json.loads(shop("status", "--json").out)["head"]
+    for parent in ("2", "3", "0"):
+        refused = shop(way, merge["version"], "-m", parent)
+        assert (refused.code, f"-m {parent}" in refused.err) == (2, True), refused.err
+        assert "-m 1" in refused.err
+    assert json.loads(shop("status", "--json").out)["head"] == before
+    done = shop(way, merge["version"], "-m", "1")
+    assert (done.code, "first parent" in done.err) == (0, True), done.err
+    made = json.loads(shop("log", "-1", "--json").out)[0]
+    assert made["message"] == f"{way} {merge['version']}: {merge['message']}"
+
+
+def test_a_number_is_a_message_where_nothing_is_a_merge(shop: Verb) -> None:
+    forked(shop)
+    assert shop("revert", "v1", "-m", "1", "--ours").code == 0
+    assert messages(shop, "-1") == ["1"]
+    shop("revert", "HEAD~1", "-m", "2024")  # more than a parent's number, of a merge
+    assert messages(shop, "-1") == ["2024"]
+
+
 @pytest.mark.parametrize("mode", ["--abort", "--continue", "--skip", "--quit"])
 @pytest.mark.parametrize("way", ["merge", "pull", "cherry-pick", "revert"])
 def test_nothing_is_ever_under_way(shop: Verb, way: str, mode: str) -> None:

@@ -36,7 +36,7 @@ from tfgrpo.store.activity.key_ledger import Budget
 from tfgrpo.store.activity.traffic import ALL, CUT_OFF, CallFilter, CallRecord
 from tfgrpo.store.opening import open_ledger, open_traffic
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.side_files import SqliteLedger
+from tfgrpo.store.sqlite.ledger_file import SqliteLedger
 
 __all__ = ["provider", "settings", "store"]  # fixtures
 

@@ -267,7 +267,11 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
         assert send(mine[:12], KEY, score=1)[0] == b"404", "an id is not to be guessed bit by bit"
         for wrong in ({}, {"score": "good"}, {"score": None}, {"stars": 5}, {"comment": 5}):
             assert send(mine, KEY, **wrong)[0] == b"400", wrong
-        assert proxy.ask(post("/feedback", b"[", KEY)).startswith(b"HTTP/1.1 400 ")
+        for body in (b"[", b"\xff", b"[" * 100_000, b'{"call": "a", "call": "a", "score": 1}'):
+            assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 400 ")
+        for twice in ('"score": 1, "score": 0', '"score": 1, "sc\\u006fre": 1', '"score": NaN'):
+            body = f'{{"call": "{mine}", {twice}}}'.encode()
+            assert proxy.ask(post("/feedback", body, KEY))[9:12] == b"400", twice
         get = b"GET /feedback HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         assert proxy.ask(get).startswith(b"HTTP/1.1 405 ")
     run(store, "feedback", mine[:14], "--score", "false", "--correct", "35 euros")

@@ -225,7 +225,7 @@ def test_an_undo_brings_back_nothing_that_was_redacted(tmp_path: Path) -> None:
         undo = line(visitor.post(f"/call/{call}", {"comment": "Ask for Zoë Quux, always."}))
         undo = line(visitor.post(*undo))
         assert traffic.search(CallFilter(), "Quux", 9).calls == []
-        assert traffic.redact(re.compile("Zoë Quux")) == 1
+        assert traffic.redact(re.compile("Zoë Quux"), {}) == 1
         visitor.post(*undo)
         assert [one.comment for one in traffic.feedback(call)] == ["Ask for [redacted], always."]
     fields = form_of(visitor.get("/bisect"), "/bisect/mark") | {"verdict": "skip", "why": "Quux"}

@@ -1,8 +1,10 @@
-"""A redaction with everything around the store: the record of traffic and the files beside it."""
+"""A redaction with everything around the store: the record of traffic, the ledger of keys and the
+files beside it."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +19,7 @@ from tfgrpo.one_writer import alone
 from tfgrpo.rendering.experience_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.activity.key_ledger import ledger_path, redact_ledger
 from tfgrpo.store.activity.traffic import redact_traffic, traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
@@ -34,9 +37,14 @@ REWRITTEN = (
     "data/inspect-*.jsonl",
     "bisect*.json",
     "locks/*.said",
+    "locks/*.live",
+    "locks/*.stop",
 )
 """Files of ours beside the store in which a text is replaced: problems of `tfgrpo improve`, rows
-that were given in Python, an inspect task's, why versions were marked, what a run said."""
+that were given in Python, an inspect task's, why versions were marked, what a run said, what one
+that was killed told of an endpoint, and who asked it to stop."""
+INDEXES = "search/*"
+"""Folders of ours beside the store that are made anew when they are missed: indexes of a corpus."""
 SHORTEST_PROBLEM = 16
 """The problem of an example with fewer characters would match elsewhere too."""
 MOST_READ = 64_000_000
@@ -45,13 +53,14 @@ MOST_READ = 64_000_000
 
 class Surroundings(NamedTuple):
     """What holds a text around a store: how many rows of the record of traffic, the files that are
-    written anew, those that are left as they are, and the project's own, which are their
-    owners'."""
+    written anew or removed, those that are left as they are, the project's own, which are their
+    owners', and how many rows of the ledger of keys and spending."""
 
     traffic: int = 0
     rewritten: Sequence[Path] = ()
     left: Sequence[Path] = ()
     own: Sequence[Path] = ()
+    ledger: int = 0
 
 
 class RedactedEverywhere(NamedTuple):
@@ -73,9 +82,14 @@ def plan_everywhere(store: Store, target: Target) -> tuple[RedactionPlan, Surrou
     written = plan.written
     if not written:
         return plan, Surroundings()
-    rewritten = [*_library_files(store, written), *text_files(store, written)]
+    indexes = _indexes(store, written)
+    rewritten = [*_library_files(store, written), *text_files(store, written), *indexes]
     known = {path.resolve() for path in rewritten}
-    others = [p for p in redactions.copies(store, written) if p.resolve() not in known]
+    others = [
+        path
+        for path in redactions.copies(store, written)
+        if path.resolve() not in known and not known.intersection(path.resolve().parents)
+    ]
     goes = [path for path in others if _goes(store, path)]
     if nowhere is not None:  # what was deleted before may be in free pages
         rewritten += goes
@@ -84,8 +98,9 @@ def plan_everywhere(store: Store, target: Target) -> tuple[RedactionPlan, Surrou
         rewritten,
         [path for path in others if path not in goes],
         own_files(store, written),
+        redact_ledger(store.file, written, dry_run=True),
     )
-    if nowhere is not None and not any(around[:3]):
+    if nowhere is not None and not any((*around[:3], around.ledger)):
         own = ", ".join(map(str, around.own))
         raise HeldNowhere(f"{nowhere}{own and f'; {own}, which is yours, does'}", hint=nowhere.hint)
     return plan, around
@@ -108,32 +123,35 @@ def redact_everywhere(
         done = Redacted(plan, (), redactions.plan_around(store, plan.written, places.take_out))
     written = done.plan.written
     left, own = redactions.copies(store, written), own_files(store, written)
-    return RedactedEverywhere(done, Surroundings(places.calls, places.rewritten, left, own))
+    around = Surroundings(places.calls, places.rewritten, left, own, places.keys)
+    return RedactedEverywhere(done, around)
 
 
 class Places:
-    """What lies around a store and may hold a text: the record of traffic, the library's files and
-    other texts of ours. `calls` and `rewritten` are the rows and files that it was taken out of."""
+    """What lies around a store and may hold a text: the record of traffic, the ledger, the
+    library's files and other texts of ours. `calls`, `keys` and `rewritten` are the rows and files
+    that it was taken out of."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.calls = 0
+        self.calls = self.keys = 0
         self.rewritten: list[Path] = []
 
     def take_out(self, written: Sequence[str]) -> bool:
         """Takes forms of a text out, and writes the library's files anew in any case; returns
-        whether no old byte of the record of traffic is left, as none is where nobody is reading
-        it. Raises StoreError."""
+        whether no old byte of the record of traffic and of the ledger is left, as none is where
+        nobody is reading them. Raises StoreError."""
         store = self._store
         self.rewritten += _rewrite_library(store)
         if not written:
             return True
-        self.calls += redact_traffic(store.file, written)
+        self.calls += redact_traffic(store.file, written)  # the ledger says how keys are renamed
+        self.keys += redact_ledger(store.file, written)
         self.rewritten += _rewrite_texts(store, written)
+        self.rewritten += _remove_indexes(store, written)
         for folder in {path.parent for path in self.rewritten}:
             atomic_write.sync_folder(folder)  # no old file comes back after a loss of power
-        traffic = Path(traffic_path(store.file))
-        logs = (traffic, traffic.with_name(f"{traffic.name}-wal"))
+        logs = [Path(file + ending) for file in _databases(store)[1:] for ending in ("", "-wal")]
         return not any(redactions.holds(path, written) for path in logs)
 
 
@@ -166,6 +184,12 @@ def remaining(done: RedactedEverywhere) -> list[str]:
         *(f"{path} still contains the text" for path in done.around.left),
         *(f"the text remains in {place}" for place in place_words(done.store.plan.kept)),
     ]
+
+
+def work_words(around: Surroundings) -> Iterator[str]:
+    """Yields a line for each file around the store that a redaction has changed or removed."""
+    for path in around.rewritten:
+        yield f"{'wrote' if path.exists() else 'removed'} {path}"
 
 
 def place_words(places: Sequence[Occurrence]) -> Iterator[str]:
@@ -239,11 +263,11 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
     of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
     if not written:
         return []
-    root, home = project_root(store.path), store.path.parent.resolve()
+    root = project_root(store.path)
     rewritten = {
         path.resolve() for path in (*text_files(store, written), *_library_files(store, written))
     }
-    databases = (str(home / store.path.name), os.path.realpath(traffic_path(store.file)))
+    databases = tuple(_databases(store))
     return [
         path
         for path in sorted([*root.glob("*"), *(root / "data").glob("*")])
@@ -257,9 +281,32 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def _goes(store: Store, path: Path) -> bool:
-    databases = (str(store.path.resolve()), os.path.realpath(traffic_path(store.file)))
-    names = {database + ending for database in databases for ending in ("", "-wal", "-shm")}
+    names = {base + ending for base in _databases(store) for ending in ("", "-wal", "-shm")}
     return str(path.resolve()) in names or redactions.TEMPORARY.fullmatch(path.name) is not None
+
+
+def _databases(store: Store) -> list[str]:
+    """The paths of the store, of its record of traffic and of its ledger, links followed."""
+    beside = (traffic_path(store.file), ledger_path(store.file))
+    return [str(store.path.resolve()), *map(os.path.realpath, beside)]
+
+
+def _indexes(store: Store, written: Sequence[str]) -> list[Path]:
+    """The indexes of ours that hold a form of a text."""
+    return [
+        folder
+        for folder in sorted(store.path.parent.glob(INDEXES))
+        if not folder.is_symlink()
+        and any(redactions.holds(path, written) for path in folder.rglob("*"))
+    ]
+
+
+def _remove_indexes(store: Store, written: Sequence[str]) -> list[Path]:
+    """Removes them; returns those that it removed. Raises OSError."""
+    folders = _indexes(store, written)
+    for folder in folders:
+        shutil.rmtree(folder)
+    return folders
 
 
 def _library_files(store: Store, written: Sequence[str]) -> list[Path]:

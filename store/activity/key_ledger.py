@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.address import FILE
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.exit_codes import NOT_BEGUN
+from tfgrpo.store.opening import open_ledger
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.text_occurrences import matcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,6 +107,16 @@ class Ledger(Protocol):
     def note(self, line: str) -> None:
         """Records that something was told."""
 
+    def names_without(self, pattern: re.Pattern[str]) -> dict[str, str]:
+        """Names of keys that have a pattern in them → those that `redact` gives them, no two the
+        same."""
+
+    def redact(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
+    ) -> int:
+        """Takes a pattern out of every text, gives keys their new names, and takes the bytes out
+        of the file; returns from how many rows. With `dry_run` it only counts them."""
+
 
 def ledger_path(store: Path | str) -> str:
     """The path of a store's ledger."""
@@ -123,6 +138,34 @@ def key_digest(key: str | bytes) -> bytes:
 def allows(patterns: tuple[str, ...] | None, name: str) -> bool:
     """Whether a name is one of those that patterns allow."""
     return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def scope_without(pattern: re.Pattern[str], scope: str, renamed: Mapping[str, str]) -> str:
+    """A scope of spending, once a pattern is taken out and keys have their new names."""
+    kind, colon, name = scope.partition(":")
+    if kind == "key" and name in renamed:
+        return kind + colon + renamed[name]
+    return pattern.sub(REDACTED, scope)
+
+
+def names_without(store: Path | str, written: Iterable[str]) -> dict[str, str]:
+    """The names that keys beside a store get where they hold a text, in any of these forms: the
+    same ones until the ledger is redacted. Raises StoreError."""
+    path = ledger_path(store)
+    if not os.path.isfile(path):
+        return {}
+    with closing(open_ledger(path)) as ledger:
+        return ledger.names_without(matcher(written))
+
+
+def redact_ledger(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
+    """Takes texts, in any of these forms, out of the keys and the spending beside a store; returns
+    from how many rows. With `dry_run` it only counts them. Raises StoreError."""
+    path, pattern = ledger_path(store), matcher(written)
+    if not os.path.isfile(path):
+        return 0
+    with closing(open_ledger(path)) as ledger:
+        return ledger.redact(pattern, ledger.names_without(pattern), dry_run=dry_run)
 
 
 def today() -> str:

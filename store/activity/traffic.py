@@ -13,11 +13,11 @@ import hmac
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
-from tfgrpo.store.activity.key_ledger import Owed
+from tfgrpo.store.activity.key_ledger import Owed, names_without
 from tfgrpo.store.address import FILE, is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
@@ -338,9 +338,11 @@ class Traffic(Protocol):
         """The time (microseconds) of the last call of these arms that was deleted for its age; None
         where none was."""
 
-    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
-        """Takes a pattern out of every text, and its bytes out of the file; returns from how many
-        rows. With `dry_run` it only counts them."""
+    def redact(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
+    ) -> int:
+        """Takes a pattern out of every text, gives virtual keys their new names, and takes the
+        bytes out of the file; returns from how many rows. With `dry_run` it only counts them."""
 
 
 def traffic_path(store: Path | str) -> str:
@@ -448,11 +450,12 @@ def _is_text(value: object) -> TypeGuard[str]:
     )
 
 
-def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
+def redact_traffic(store: Path | str, written: Sequence[str], *, dry_run: bool = False) -> int:
     """Takes texts, in any of these forms, out of what was recorded beside a store; returns from
-    how many rows. With `dry_run` it only counts them. Raises StoreError."""
-    path = traffic_path(store)
+    how many rows. With `dry_run` it only counts them. The ledger is to be redacted after it, since
+    that says which name a key gets. Raises StoreError."""
+    path, renamed = traffic_path(store), names_without(store, written)
     if not os.path.isfile(path):
         return 0
     with closing(open_traffic(path)) as traffic:
-        return traffic.redact(matcher(written), dry_run=dry_run)
+        return traffic.redact(matcher(written), renamed, dry_run=dry_run)

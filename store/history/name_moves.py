@@ -23,7 +23,7 @@ from tfgrpo.store.errors import (
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG
 from tfgrpo.store.history.walks import has_in_history
-from tfgrpo.store.records import RefMove
+from tfgrpo.store.records import REDACTS, RefMove
 
 if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Run
@@ -178,7 +178,7 @@ def undo(store: Store) -> list[RefMove]:
         if batch is None:
             raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
         _check_idle(store, batch)
-        if any("redacts" in _committed(store, move) for move in batch):
+        if any(REDACTS in _committed(store, move) for move in batch):
             raise TfgrpoError(
                 f"the last operation was a redaction ({batch[0].action.removeprefix(COMMIT)}), "
                 "which cannot be undone",
@@ -209,7 +209,7 @@ def take_back(store: Store, number: int) -> list[RefMove]:
                 f"{name} has moved since",
                 hint="first take back what came after; its history lists it",
             )
-        if any("redacts" in _committed(store, move) for move in batch):
+        if any(REDACTS in _committed(store, move) for move in batch):
             raise InvalidOperation("a redaction cannot be taken back")
         _check_head(store, batch)
         _check_idle(store, batch)

@@ -21,6 +21,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown
 from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
 from tfgrpo.store.address import LIVENESS, secrets_of
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, not_unicode, upgrade_hint
+from tfgrpo.store.postgres.rights import refusal_of
 
 if TYPE_CHECKING:
     from psycopg import Notify
@@ -361,10 +362,7 @@ def translated(error: Exception, address: Address) -> StoreError:
             hint="run the same command again when that is done",
         )
     if isinstance(error, errors.InsufficientPrivilege):
-        return StoreError(
-            f"{address.place}: {message}",
-            hint="ask an owner of the library: `tfgrpo store grant USER --as LEVEL`",
-        )
+        return refusal_of(address.place, message)
     if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
         return missing_error(address)
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
@@ -399,12 +397,22 @@ def prepare(session: Session, *, create: bool, watching: bool = False) -> None:
             hint=upgrade_hint(),
         )
     if schema < POSTGRES_SCHEMA:
-        if watching and schema:
+        if schema and (watching or not _owns(session)):
             raise StoreError(
                 f"{session.address.place} has the older schema {schema}",
-                hint="any command of an owner, such as `tfgrpo log`, brings it up to date",
+                hint="any command of whoever created it, such as `tfgrpo log`, brings it up to "
+                "date",
             )
         migrate(session)
+
+
+def _owns(session: Session) -> bool:
+    """Whether the connected user may change the schema itself."""
+    (owns,) = session.row(
+        "select pg_has_role(session_user, nspowner, 'USAGE') from pg_namespace where nspname = %s",
+        (session.address.schema,),
+    )
+    return bool(owns)
 
 
 def has_schema(session: Session) -> bool:

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations.postgres import MIGRATIONS
 from tfgrpo.store.damaged_values import Defect, is_json
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import Level, Member
+from tfgrpo.store.port import Level, Member, Work
+from tfgrpo.store.postgres.rights import (
+    FUNCTIONS,
+    INSERTED,
+    REDACTING,
+    REPLACED,
+    WORDS,
+    WORK,
+    refused,
+)
 from tfgrpo.store.postgres.session import Session, lost_error
 from tfgrpo.store.sql.checks import JSON, check_storage, text_name
 from tfgrpo.store.sql.port import SqlStorage
@@ -23,6 +32,7 @@ from tfgrpo.store.sql.port import SqlStorage
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort
 
+OWNING: tuple[Level, ...] = ("owner",)
 GONE = 30
 """Seconds after which the database asks a silent machine whether it is there, up to four times."""
 
@@ -40,33 +50,6 @@ union all select 'function ' || p.proname || ' ' || md5(p.prosrc) || ' ' || p.pr
     from pg_proc p where p.pronamespace = %(n)s::regnamespace
 """
 """What is in a schema, each with what it is made of as far as a check compares it."""
-
-OF_VERSIONS = ("versions", "events", "lanes", "snapshots", "reflog")
-OF_CALLS = ("texts", "journal", "evaluations", "scores")
-OF_RUNS = ("runs", "run_states", "rollouts")
-INSERTED: dict[Level, tuple[str, ...]] = {
-    "reader": (),
-    "trainer": (*OF_VERSIONS, *OF_CALLS, *OF_RUNS),
-    "reviewer": (*OF_VERSIONS, *OF_CALLS, "decisions", "redactions"),
-    "owner": (
-        *(*OF_VERSIONS, *OF_CALLS, *OF_RUNS),
-        *("decisions", "redactions", "remotes", "members"),
-    ),
-}
-"""The tables to which each level may append."""
-REPLACED: dict[Level, tuple[str, ...]] = {
-    "reader": (),
-    "trainer": ("snapshots",),
-    "reviewer": ("snapshots",),
-    "owner": ("snapshots", "remotes", "members"),
-}
-"""The tables of which rows may go or change: what is derived, and settings."""
-REDACTING: tuple[Level, ...] = ("reviewer", "owner")
-FUNCTIONS = (
-    "blank_event(bigint)",
-    "put_redacted(text, text[], text)",
-    "put_redacted_request(bytea, bytea, text)",
-)
 
 
 class PostgresStorage(SqlStorage):
@@ -148,6 +131,11 @@ class PostgresStorage(SqlStorage):
         )
         return bool(there)
 
+    def refusal(self, work: Work) -> StoreError | None:
+        what, levels = WORK[work]
+        may = holds(self._port, levels)
+        return None if may else refused(self._port.address.place, what, levels)
+
     def _take(self, session: Session, name: str) -> bool:
         """Takes a lock for its connection's life; returns whether it was free."""
         session.close()
@@ -206,6 +194,17 @@ def _json(port: PostgresPort) -> Iterator[Defect]:
             yield Defect(f"text {text_name(digest)}", "is no JSON")
 
 
+def holds(port: PostgresPort, levels: Sequence[Level]) -> bool:
+    """Whether the connected user is of one of these levels, or owns the schema or the server."""
+    (may,) = port.row(
+        "select pg_has_role(session_user, relowner, 'USAGE') or exists"
+        " (select 1 from @.members where name = session_user and level = any(%s))"
+        " from pg_class where oid = '@.members'::regclass",
+        (list(levels),),
+    )
+    return bool(may)
+
+
 class PostgresMembers:
     """The members of one library of a database."""
 
@@ -226,6 +225,8 @@ class PostgresMembers:
 
     def _set(self, name: str, level: Level | None) -> None:
         # By a function of the schema's own role: whoever may call it, the grants are that role's.
+        if not holds(self._port, OWNING):
+            raise refused(self._port.address.place, WORDS["members"], OWNING)
         user, of = self._user(name), level or "reader"
         functions = list(FUNCTIONS if level in REDACTING else ())
         with self._port.transaction():
@@ -237,8 +238,9 @@ class PostgresMembers:
 
     def _user(self, name: str) -> str:
         row = self._port.row(
-            "select quote_ident(rolname)::text, rolname = session_user or rolsuper from pg_roles"
-            " where rolname = %s",
+            "select quote_ident(rolname)::text, rolname = session_user, rolsuper or r.oid ="
+            " (select relowner from pg_class where oid = '@.members'::regclass)"
+            " from pg_roles r where rolname = %s",
             (name,),
         )
         if row is None:
@@ -246,10 +248,14 @@ class PostgresMembers:
                 f"the database has no user {name}",
                 hint=f"create one with `createuser --pwprompt {name}`",
             )
-        if row[1]:
+        if row[2]:
             raise StoreError(
                 f"{name} owns the library or the server, and may do everything",
                 hint="name another user",
+            )
+        if row[1]:
+            raise StoreError(
+                "nobody changes what they may do themselves", hint="another owner can do it"
             )
         return str(row[0])
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.port import Work
     from tfgrpo.store.sqlite.journal import SqliteRecords
     from tfgrpo.store.text_occurrences import Occurrence
 
@@ -311,3 +312,6 @@ class SqliteStorage(SqlStorage):
 
     def is_held(self, name: str) -> bool:
         return False
+
+    def refusal(self, work: Work) -> StoreError | None:
+        return None

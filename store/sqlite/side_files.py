@@ -1,5 +1,5 @@
-"""Separate SQLite files beside a store, read and written in whole transactions: the ledger of
-virtual keys and spending, and the record of traffic."""
+"""Separate SQLite files beside a store, read and written in whole transactions, and one of them:
+the record of traffic. `ledger_file.py` is the other one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
 from tfgrpo.store.activity import traffic
-from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Owed, Spent, VirtualKey
-from tfgrpo.store.errors import InvalidOperation, StoreError
+from tfgrpo.store.activity.key_ledger import Owed, scope_without
+from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
 from tfgrpo.store.sqlite.file import UnchangingFile, open_database, translated, use_wal, whole
@@ -101,103 +101,15 @@ class SideFile:
         with self._translating():
             return self._db.execute(query, values).fetchall()
 
+    def _overwrite(self) -> None:
+        """Leaves no old byte in the file and its log, as far as nobody is reading."""
+        with self._translating():
+            self._db.execute("pragma secure_delete = on")
+            self._db.execute("vacuum")
+            self._db.execute("pragma wal_checkpoint(truncate)")
+
     def close(self) -> None:
         self._db.close()
-
-
-LEDGER_TABLES = """
-create table keys (
-    number integer primary key, name text not null, digest blob not null unique,
-    author text not null, created integer not null, revoked integer, limits text not null
-);
-create unique index keys_by_name on keys (name) where revoked is null;
-create table spent (
-    scope text not null, day text not null, dollars real not null, primary key (scope, day)
-) without rowid;
-create table told (note text primary key) without rowid;
-"""
-
-
-class SqliteLedger(SideFile):
-    """A ledger in one SQLite file."""
-
-    application = 0x74666C65
-    migrations = (LEDGER_TABLES,)
-    kind = "ledger"
-    missing = ("there are no keys at", "`tfgrpo key new` makes one")
-
-    def changes(self) -> int:
-        ((version,),) = self._rows("pragma data_version")
-        return int(version)
-
-    def virtual_keys(self) -> list[VirtualKey]:
-        columns = ", ".join(VirtualKey._fields)
-        rows = self._rows(f"select {columns} from keys order by number")
-        return [VirtualKey._make((*row[:-1], _limits(row[-1]))) for row in rows]
-
-    def add_key(self, key: VirtualKey) -> None:
-        columns = ", ".join(VirtualKey._fields[1:])
-        values = (*key[1:-1], json.dumps(key.limits._asdict()))
-        with self._writing():
-            if self._db.execute(
-                "select 1 from keys where name = ? and revoked is null", (key.name,)
-            ).fetchone():
-                raise InvalidOperation(
-                    f"there is a key {key.name!r}", hint="`tfgrpo key revoke` ends it"
-                )
-            self._db.execute(f"insert into keys ({columns}) values (?, ?, ?, ?, ?, ?)", values)
-
-    def change_key(self, name: str, limits: KeyLimits) -> None:
-        self._update("limits", json.dumps(limits._asdict()), name)
-
-    def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
-        self._update("revoked", time, name, number)
-
-    def _update(self, column: str, value: object, name: str, number: int | None = None) -> None:
-        query = (
-            f"update keys set {column} = ?"
-            " where name = ? and revoked is null and number = coalesce(?, number)"
-        )
-        with self._writing():
-            if not self._db.execute(query, (value, name, number)).rowcount:
-                raise InvalidOperation(
-                    f"there is no key {name!r}", hint="`tfgrpo key list` lists them"
-                )
-
-    def spend(self, worker: str, owed: Owed) -> None:
-        notes = {f"spent {worker} {batch}": amounts for batch, amounts in owed.items()}
-        of_worker = ("note >= ? and note < ?", (f"spent {worker} ", f"spent {worker}!"))
-        with self._writing():
-            query = f"select note from told where {of_worker[0]}"
-            known = {note for (note,) in self._db.execute(query, of_worker[1])}
-            new = (amounts for note, amounts in notes.items() if note not in known)
-            self._db.executemany(
-                "insert into spent values (?, ?, ?)"
-                " on conflict (scope, day) do update set dollars = dollars + excluded.dollars",
-                [(*key, dollars) for amounts in new for key, dollars in amounts.items()],
-            )
-            self._db.execute(f"delete from told where {of_worker[0]}", of_worker[1])
-            self._db.executemany("insert into told values (?)", [(note,) for note in notes])
-
-    def spent(self, since: str) -> Spent:
-        rows = self._rows("select scope, day, dollars from spent where day >= ?", (since,))
-        return {(scope, day): dollars for scope, day, dollars in rows}
-
-    def notes(self) -> set[str]:
-        query = "select note from told where note not glob 'spent *'"  # which are of `spend`
-        return {note for (note,) in self._rows(query)}
-
-    def note(self, line: str) -> None:
-        with self._writing():
-            self._db.execute("insert or ignore into told values (?)", (line,))
-
-
-def _limits(written: str) -> KeyLimits:
-    fields = json.loads(written)
-    for name in ("models", "libraries", "paths"):
-        fields[name] = None if fields[name] is None else tuple(fields[name])
-    fields["budget"] = None if fields["budget"] is None else Budget(*fields["budget"])
-    return KeyLimits(**fields)
 
 
 TRAFFIC_TABLES = """
@@ -237,6 +149,15 @@ MEAN = """avg(coalesce(max(0.0, min(1.0,
 SCORED = (
     "feedback left join facts on name = 'scale:' || coalesce(label, '') where not withdrawn and"
 )
+REDACTED_IN = {
+    "contents": ("call", ("request", "answer")),
+    "feedback": ("row", ("author", "label", "comment", "correct")),
+    "calls": (
+        "id",
+        ("model", "route", "error", "tags", "key", "library", "arm", "provider"),
+    ),
+}
+"""Table → its key, and the columns with words or names of somebody's own."""
 LOOKED_AT = 2_000
 """Calls whose words one search reads."""
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
@@ -498,32 +419,52 @@ class SqliteTraffic(SideFile):
         ((time,),) = self._rows(query, names)
         return None if time is None else int(time)
 
-    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
+    def redact(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
+    ) -> int:
         changed = 0
-        places = {
-            "contents": ("call", ("request", "answer")),
-            "feedback": ("row", ("author", "label", "comment", "correct")),
-            "calls": ("id", ("model", "route", "error", "tags")),
-        }
         self._db.execute("pragma secure_delete = on")
         with self._writing():
-            for table, (key, columns) in places.items():
+            for table, (key, columns) in REDACTED_IN.items():
                 query = f"select {key}, {', '.join(columns)} from {table}"
                 for row in self._db.execute(query).fetchall():
-                    clean = [v and pattern.sub(REDACTED, v) for v in row[1:]]
-                    if clean != list(row[1:]):
+                    values = dict(zip(columns, row[1:], strict=True))
+                    clean = {k: v and pattern.sub(REDACTED, v) for k, v in values.items()}
+                    if values.get("key") in renamed:
+                        clean["key"] = renamed[values["key"]]
+                    if clean != values:
                         changed += 1
                         if dry_run:
                             continue
                         sets = ", ".join(f"{column} = ?" for column in columns)
                         self._db.execute(
-                            f"update {table} set {sets} where {key} = ?", (*clean, row[0])
+                            f"update {table} set {sets} where {key} = ?", (*clean.values(), row[0])
                         )
             changed += self._redact_totals(pattern, dry_run=dry_run)
+            changed += self._redact_facts(pattern, renamed, dry_run=dry_run)
         if not dry_run:  # what an interrupted redaction took out may be in free pages
-            with self._translating():
-                self._db.execute("vacuum")
-                self._db.execute("pragma wal_checkpoint(truncate)")
+            self._overwrite()
+        return changed
+
+    def _redact_facts(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool
+    ) -> int:
+        """Takes a pattern out of labels with a scale, arms with deleted calls, and what is owed."""
+        changed = 0
+        for name, value in self._db.execute("select * from facts").fetchall():
+            clean = pattern.sub(REDACTED, name), value
+            if name.startswith("owed "):
+                batches = {
+                    batch: [[scope_without(pattern, scope, renamed), *rest] for scope, *rest in of]
+                    for batch, of in json.loads(value).items()
+                }
+                clean = name, json.dumps(batches) if batches != json.loads(value) else value
+            if clean == (name, value):
+                continue
+            changed += 1
+            if not dry_run:
+                self._db.execute("delete from facts where name = ?", (name,))
+                self._db.execute("insert or ignore into facts values (?, ?)", clean)
         return changed
 
     def _redact_totals(self, pattern: re.Pattern[str], *, dry_run: bool) -> int:

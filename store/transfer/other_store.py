@@ -49,6 +49,7 @@ from tfgrpo.store.transfer.pack import (
     whole_line,
 )
 from tfgrpo.store.transfer.receive import receive
+from tfgrpo.store.withheld_texts import withheld
 
 SSH = ("ssh",)
 SERVE = "tfgrpo serve"
@@ -116,7 +117,7 @@ class StorePeer:
         """Records versions and moves names here, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(parse_name(move.name)[1] for move in moves)
         with self.store.operation(action):
-            receive(self.store.port, versions)
+            receive(self.store.port, versions, withheld(self.store))
             admitted = [step for move in moves for step in self._admitted(move, force)]
             with self.store.forced():  # what is protected was asked about by then
                 self.store.move_names(admitted, action)

@@ -16,13 +16,22 @@ from tfgrpo.store.canonical import (
     seal,
     version_digest,
 )
-from tfgrpo.store.damaged_values import LATEST
+from tfgrpo.store.damaged_values import LATEST, texts
 from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.history import library_order
 from tfgrpo.store.history.append import Changes, TipState, grown, place, tip_state_at, with_lane
 from tfgrpo.store.port import Port
-from tfgrpo.store.records import EVENT_SCHEMA, OPS, VERSION_SCHEMA, EventRow, Json, Version
+from tfgrpo.store.records import (
+    EVENT_SCHEMA,
+    OPS,
+    REDACTS,
+    VERSION_SCHEMA,
+    EventRow,
+    Json,
+    Version,
+)
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
+from tfgrpo.store.withheld_texts import NOTHING, Withheld
 
 LANES_HELD = 32
 STEPS_HELD = 10_000
@@ -46,11 +55,14 @@ class Received(NamedTuple):
     events: int
 
 
-def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
+def receive(
+    port: Port, versions: Iterable[PackedVersion], withheld: Withheld = NOTHING
+) -> Received:
     """Records versions, parents first; those that are here already are passed over. Only inside a
     transaction, which has to be rolled back when this raises TransferError: for a version that is
-    not what its digest says, that cannot apply, or whose parents are not here."""
-    receiver = Receiver(port)
+    not what its digest says, that cannot apply, whose parents are not here, or that brings back a
+    text of `withheld`, which was redacted here."""
+    receiver = Receiver(port, withheld)
     new = events = 0
     for packed in versions:
         if not receiver.has(packed.digest):
@@ -60,11 +72,27 @@ def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
     return Received(new, events)
 
 
+def redacted_there(port: Port, before: int) -> tuple[str, ...]:
+    """The experiences that versions after a number, which have arrived, say were redacted where
+    they come from, and that have a text in the versions up to it."""
+    if before <= 0:  # a clone: nothing was here
+        return ()
+    arrived = port.versions_at(range(before + 1, port.last_version() + 1))
+    ids = dict.fromkeys(id for version in arrived for id in texts(version.meta.get(REDACTS)))
+
+    def is_here(id: str) -> bool:
+        rows = [row.row for row in port.events_of(id) if row.text is not None]
+        return any(number <= before for number in port.numbers_of_rows(rows).values())
+
+    return tuple(id for id in ids if is_id(id) and is_here(id))
+
+
 class Receiver:
     """Records one version after another, for as long as nobody else writes: in one transaction."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, withheld: Withheld = NOTHING) -> None:
         self._port = port
+        self._withheld = withheld
         self._versions: dict[bytes, Version] = {}
         self._states: OrderedDict[int, TipState] = OrderedDict()  # by position
         self._steps: OrderedDict[int, LaneStep] = OrderedDict()  # by the position before
@@ -84,6 +112,7 @@ class Receiver:
             return known
         parents = self._parents(packed)
         meta = verified(packed)
+        self._refuse_withheld(packed)
         wrong = library_order.problem(meta, library_order.source(parents[0]))
         if wrong is not None:
             raise _refused(packed, f"cannot apply: {wrong}")
@@ -117,6 +146,18 @@ class Receiver:
             if len(self._steps) > STEPS_HELD:
                 self._steps.popitem(last=False)
         return version
+
+    def _refuse_withheld(self, packed: PackedVersion) -> None:
+        """Raises TransferError for a text that was redacted here."""
+        for event in packed.events:
+            if self._withheld.holds(event.text) or self._withheld.holds(event.reason):
+                raise TransferError(
+                    f"version {packed.digest.hex()[:12]} brings back, in experience "
+                    f"{event.experience}, a text that the store which gets it has redacted; "
+                    "nothing was recorded",
+                    hint="redact it in the store that sends it, and send it again: "
+                    f"`tfgrpo redact {event.experience}`",
+                )
 
     def _rows(self, packed: PackedVersion, state: TipState) -> tuple[list[EventRow], Changes]:
         operations = ((event.op, event.experience) for event in packed.events)

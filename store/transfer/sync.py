@@ -29,8 +29,9 @@ from tfgrpo.store.transfer.pack import (
     find,
     known,
 )
-from tfgrpo.store.transfer.receive import Received, receive
+from tfgrpo.store.transfer.receive import Received, receive, redacted_there
 from tfgrpo.store.transfer.remotes import tracked
+from tfgrpo.store.withheld_texts import withheld
 
 
 class Moved(NamedTuple):
@@ -43,11 +44,13 @@ class Moved(NamedTuple):
 
 
 class Transferred(NamedTuple):
-    """What a fetch or push did. `kept`: tags that stand elsewhere on the other side, unmoved."""
+    """What a fetch or push did. `kept`: tags that stand elsewhere on the other side, unmoved.
+    `redacted`: experiences that the other side has redacted and that have texts here still."""
 
     received: Received
     moved: tuple[Moved, ...]
     kept: tuple[str, ...]
+    redacted: tuple[str, ...] = ()
 
 
 class Pulled(NamedTuple):
@@ -209,7 +212,8 @@ def _land(
     branches: Collection[str] | None,
 ) -> Transferred:
     """Records what arrives and moves the names that follow it. Inside an operation."""
-    received = receive(store.port, arriving)
+    last = store.port.last_version()
+    received = receive(store.port, arriving, withheld(store))
     moves: list[tuple[str, int | None, str | None]] = []
     moved: list[Moved] = []
     differing = []
@@ -240,7 +244,8 @@ def _land(
             moved.append(_moved(store, f"{remote}/{short}", was, None))
     if moves:
         store.move_names(moves, "fetch")
-    return Transferred(received, tuple(moved), tuple(differing))
+    redacted = redacted_there(store.port, last)
+    return Transferred(received, tuple(moved), tuple(differing), redacted)
 
 
 def _moved(store: Store, name: str, before: int | None, after: Version | None) -> Moved:

@@ -297,6 +297,9 @@ class Improving:
     async def begin_or_go_on(self) -> Improvement:
         """Does what there is to do. Raises BudgetReached, and TfgrpoError."""
         store, request = self.store, self.request
+        refusal = store.port.storage.refusal("train")
+        if refusal is not None:  # before anything is collected, begun or paid for
+            raise refusal
         self.project.require_trust(request.settings)
         begun = self.begun()
         if request.new or not begun:
@@ -376,6 +379,7 @@ class Improving:
         """Records a proposal, the end of its improvement and, where that is asked for and nothing
         is in the way, that it is accepted: whole or not at all."""
         store, effect = self.store, draft.effect
+        may_not = store.port.storage.refusal("decide")
         better = effect is not None and effect.verdict == "better"
         for recording in recordings(store):
             refused: TfgrpoError | None = None
@@ -383,7 +387,9 @@ class Improving:
                 self._require_ours(one)
                 proposal = propose(store, draft)
                 improvement_record.end(store, one, "proposed", proposal=proposal.id)
-                if self.request.accept and better:
+                if self.request.accept and better and may_not is not None:
+                    refused = may_not
+                elif self.request.accept and better:
                     try:
                         check_branch(store, one.target)
                         why = f"better on held-out problems: {effect}"

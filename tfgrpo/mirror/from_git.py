@@ -23,6 +23,7 @@ from tfgrpo.store.records import EVENT_SCHEMA, REDACTED, VERSION_SCHEMA, Library
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 from tfgrpo.store.transfer.receive import Receiver, digest_of
+from tfgrpo.store.withheld_texts import withheld
 
 NUMBERED = re.compile(r"(\s*)(\d{1,9})[.)]\s+(\S.*)\Z")
 HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|\Z)")
@@ -73,7 +74,7 @@ class _GitReader:
         self.adopted: list[Version] = []
         self.added: list[Version] = []
         self._store = store
-        self._receiver = Receiver(store.port)
+        self._receiver = Receiver(store.port, withheld(store))
         self._git = git
         self._rendering = layout.Rendering(store)
         self._records: dict[str, PackedVersion | None] = {}  # by the id of events.jsonl

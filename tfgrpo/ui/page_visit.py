@@ -116,8 +116,8 @@ class Visit:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing may be recorded."""
-        return self.site.settings.read_only or self.session.read_only
+        """Whether nothing may be recorded: nobody changes what they may not see."""
+        return self.site.settings.read_only or self.session.read_only or not self.content
 
     @property
     def content(self) -> bool:

@@ -61,7 +61,7 @@ class StaticPart(StaticFiles):
 def create_site(settings: UiSettings) -> Starlette:
     """Returns the application that shows a store. Raises nothing: a store that cannot be read
     is an error page."""
-    stores = Stores(settings.store)
+    stores = Stores(settings.store, content=settings.content)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
     histories, layout = Histories(), HistoryLayout()
     templates = environment([page.module for page in PAGES])
@@ -155,7 +155,11 @@ def _visit(site: Site, request: Request) -> Visit | None:
 async def _read_form(visit: Visit) -> None:
     """Reads the fields of a form. Raises BadForm without the token, or where none is taken."""
     if visit.read_only:
-        why = "this login only looks" if visit.session.read_only else "the pages are read-only"
+        why = "the pages are read-only"
+        if visit.session.read_only:
+            why = "this login only looks"
+        elif not visit.content:
+            why = "what was asked and said is not shown here"
         raise BadForm(f"nothing is recorded: {why}")
     body = bytearray()
     async for piece in visit.request.stream():

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tfgrpo.store.errors import FileChanged
 from tfgrpo.store.store import Store
+from tfgrpo.ui.without_content import opened
 
 T = TypeVar("T")
 THREADS = 4
@@ -23,8 +24,8 @@ THREADS = 4
 class Stores:
     """Runs functions with a store, in threads."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, content: bool = True) -> None:
+        self._path, self._content = path, content
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="page")
         self._own = threading.local()
 
@@ -50,7 +51,7 @@ class Stores:
     def _store(self, author: str) -> Store:
         store: Store | None = getattr(self._own, "store", None)
         if store is None:
-            store = Store.open(self._path)
+            store = opened(self._path, content=self._content)
             self._own.store = store
         store.author = author
         return store

@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from tfgrpo.runs.run_status import RunFigures, RunFollower
@@ -28,6 +27,8 @@ SELDOM = 10.0
 QUIET = 15.0
 """Seconds after which a viewer is told that there is nothing new, so that one who left is found."""
 
+Opening = Callable[[], Store]
+"""Opens the store; raises StoreError."""
 Render = Callable[[Store, RunFigures], str]
 """Makes the part of the page, in the thread of the store."""
 
@@ -35,8 +36,10 @@ Render = Callable[[Store, RunFigures], str]
 class WatchedRun:
     """One run and who watches it. Belongs to the event loop; its store to a thread of its own."""
 
-    def __init__(self, path: Path, name: str, prices: Mapping[str, Any], render: Render) -> None:
-        self._path, self._name, self._prices, self._render = path, name, prices, render
+    def __init__(
+        self, open_store: Opening, name: str, prices: Mapping[str, Any], render: Render
+    ) -> None:
+        self._open, self._name, self._prices, self._render = open_store, name, prices, render
         self._changed = asyncio.Condition()
         self._part: str | None = None
         self._number = 0
@@ -81,7 +84,7 @@ class WatchedRun:
             opened: list[Store] = []
 
             def follower() -> RunFollower:
-                opened.append(Store.open(self._path))
+                opened.append(self._open())
                 return RunFollower(opened[0], opened[0].runs.get(self._name), self._prices)
 
             try:
@@ -120,9 +123,14 @@ class WatchedRun:
 
 
 def watched(
-    runs: dict[str, WatchedRun], path: Path, name: str, prices: Mapping[str, Any], render: Render
+    runs: dict[str, WatchedRun],
+    open_store: Opening,
+    name: str,
+    prices: Mapping[str, Any],
+    render: Render,
 ) -> WatchedRun:
-    """Returns the watch of a run among those of a server, shared by all who look on."""
+    """Returns the watch of a run among those of a server, shared by all who look on; it reads a
+    store of its own."""
     for key in [key for key, one in runs.items() if not one.is_watched]:
         del runs[key]
-    return runs.setdefault(name, WatchedRun(path, name, prices, render))
+    return runs.setdefault(name, WatchedRun(open_store, name, prices, render))

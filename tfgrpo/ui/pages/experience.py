@@ -12,7 +12,7 @@ from tfgrpo.display.library_figures import known_experiences
 from tfgrpo.evaluation.credit import credit_history, credit_points
 from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.evaluation.presence_effects import Credit
-from tfgrpo.redaction import redact_everywhere, remaining
+from tfgrpo.redaction import redact_everywhere, remaining, work_words
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Version, evidence_of
 from tfgrpo.store.redact import Target
@@ -208,7 +208,9 @@ def redact(visit: Visit) -> Response:
     work = f"redacted {plural(len(done.store.plan.events), 'event')}"
     if done.around.traffic:
         work += f" and {plural(done.around.traffic, 'row')} of the record of traffic"
-    work = "; ".join([work, *(f"wrote {path}" for path in done.around.rewritten)])
+    if done.around.ledger:
+        work += f" and {plural(done.around.ledger, 'row')} of the ledger of keys"
+    work = "; ".join([work, *work_words(done.around)])
     places = remaining(done)
     if not places and done.store.finished:
         return visit.done(f"/experience/{quote(id)}", work)

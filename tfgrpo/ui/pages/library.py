@@ -19,16 +19,18 @@ from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit, status_of
 from tfgrpo.ui.shown_project import REMEMBERED, places, remembered
 from tfgrpo.ui.sortable_tables import Column, table
+from tfgrpo.ui.without_content import HIDDEN
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000
 
 
 class Row(NamedTuple):
-    """An experience as it is listed; `uses` is None where no traffic was recorded."""
+    """An experience as it is listed; `uses` is None where no traffic was recorded, and `tokens`
+    where its text is not shown."""
 
     known: KnownExperience
-    tokens: int
+    tokens: int | None
     uses: int | None
 
 
@@ -118,11 +120,17 @@ def _rows(
     return [
         Row(
             one,
-            count_tokens(one.blame.experience.text) if not one.blame.experience.redacted else 0,
+            _tokens(one.blame.experience),
             None if uses is None else uses.get(one.blame.experience.id, 0),
         )
         for one in known
     ]
+
+
+def _tokens(experience: Experience) -> int | None:
+    if experience.text == HIDDEN:
+        return None
+    return 0 if experience.redacted else count_tokens(experience.text)
 
 
 def uses_this_week(visit: Visit) -> Mapping[str, int] | None:

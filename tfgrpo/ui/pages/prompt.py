@@ -13,16 +13,18 @@ from tfgrpo.rendering.retrieve import is_whole, relevant, shown_in_training, tra
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.ui.page_visit import DIGITS, Route, Visit
 from tfgrpo.ui.sortable_tables import Column, table
+from tfgrpo.ui.without_content import HIDDEN
 
 
 class PromptLine(NamedTuple):
-    """A line of the prompt: the experience, its place, label and text, and its tokens."""
+    """A line of the prompt: the experience, its place, label and text, and its tokens; None where
+    the text is not shown."""
 
     place: int
     label: str
     id: str
     text: str
-    tokens: int
+    tokens: int | None
 
 
 COLUMNS: tuple[Column[PromptLine], ...] = (
@@ -44,7 +46,8 @@ def show(visit: Visit) -> Response:
     lines = []
     for place, one in enumerate(library.readable, 1):
         text = one_line(one.text)
-        tokens = count_tokens(f"[{label[one.id]}] {text}\n")
+        known = one.text != HIDDEN
+        tokens = count_tokens(f"[{label[one.id]}] {text}\n") if known else None
         lines.append(PromptLine(place, label[one.id], one.id, text, tokens))
     prompt = f"{INTRODUCTION}\n{prompt_text(library)}" if lines else ""
     return visit.render(
@@ -54,7 +57,7 @@ def show(visit: Visit) -> Response:
         is_part=not is_whole(whole, top_k),
         stays=visit.address(at=version.digest.hex()[:DIGITS]),
         prompt=prompt,
-        tokens=count_tokens(prompt) if prompt else 0,
+        tokens=count_tokens(prompt) if all(one.tokens is not None for one in lines) else None,
         lines=table(visit, lines, COLUMNS, "prompt"),
     )
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT
 
@@ -30,6 +31,7 @@ from tfgrpo.ui.page_visit import Route, Visit, event
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, Table, table, unsorted
 from tfgrpo.ui.watched_runs import watched
+from tfgrpo.ui.without_content import opened
 from tfgrpo.wording import plural
 
 SHOWN = 4_000
@@ -192,7 +194,7 @@ def show(visit: Visit) -> Response:
         candidates=unsorted(tried, CANDIDATES) if figures.is_running else candidates,
         candidate_files=candidates,
         curves=[curve for curve in curves if curve is not None],
-        said=None if figures.is_running else last_words(store, run),
+        said=last_words(store, run) if visit.content and not figures.is_running else None,
     )
 
 
@@ -218,7 +220,9 @@ async def follow(visit: Visit) -> Response:
         )
 
     prices = project_of(visit).table("prices")
-    watch = watched(visit.site.watched, visit.site.settings.store, run.name, prices, part)
+    settings = visit.site.settings
+    opening = partial(opened, settings.store, content=settings.content)
+    watch = watched(visit.site.watched, opening, run.name, prices, part)
 
     async def events() -> AsyncIterator[str]:
         async for one in watch.parts():

@@ -83,7 +83,8 @@ def show(visit: Visit) -> Response:
 
 def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
     store = visit.store
-    rows = store.port.redactions.events_holding(re.compile(re.escape(wanted), re.IGNORECASE))[::-1]
+    pattern = re.compile(re.escape(wanted), re.IGNORECASE)
+    rows = store.port.redactions.events_holding(pattern)[::-1]
     standing = {
         name: store.library(store.version(number)).by_id
         for name, number in branches_of_people(visit).items()
@@ -91,6 +92,8 @@ def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
     fitting: dict[str, FoundExperience] = {}
     for row, event in store.events_at(rows[: 10 * MOST]).items():
         if event.experience in fitting or event.redacted:
+            continue
+        if not pattern.search(f"{event.text}\n{event.reason}"):  # in what is not shown
             continue
         branches = [name for name, library in standing.items() if event.experience in library]
         text = event.text or event.reason or f"event {row}"
