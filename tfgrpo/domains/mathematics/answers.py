@@ -43,6 +43,7 @@ from tfgrpo.domains.mathematics.quantities import (
     quantity,
     unit_factor,
 )
+from tfgrpo.domains.mathematics.surroundings import stands_alone
 
 RUN = re.compile(r"[a-zA-Z]{2,4}\Z")
 LOG = re.compile(r"\\?(?<![a-zA-Z])log(?!\s*_|[a-zA-Z\d])")
@@ -152,6 +153,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
     if (
         not INTEGER.match(answer)
         or CUT.search(response, max(end, 0))
+        or not stands_alone(response, start, end + 1)
         or retraction(response, start, end + 1, answer)
     ):
         return None

@@ -15,16 +15,12 @@ from typing import NamedTuple
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
 from tfgrpo.domains.mathematics.notation import JOINTS
 from tfgrpo.domains.mathematics.number_words import SIGNS, WORD
+from tfgrpo.domains.mathematics.surroundings import MATHS, in_its_formula
 
 TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
 THINKING = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
 """How models mark what they think before they answer."""
-MATHS = re.compile(
-    r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$"
-    r"|\\\[((?:(?!\\\[).)+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)",
-    re.DOTALL,
-)
 BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
 BEGUN = re.compile(BOX.pattern + "|<answer>", re.IGNORECASE)
 CUT = re.compile(
@@ -98,6 +94,9 @@ MENTIONED = re.compile(rf"(?:{any_of('within')}\s*[`'\"$(]*|`)\Z", re.IGNORECASE
 """Words before a box or a tag that is named and holds nothing: "I put it in \\boxed{}"."""
 
 
+PART = "it is a part of a larger formula"
+
+
 class Ending(NamedTuple):
     """How a response ends: the boxes that are its answer, each with its name, if any. `retracted`
     says how the response takes its answer back, in words; else it is empty."""
@@ -127,6 +126,7 @@ def ending(response: str) -> Ending:
     if not marks or CUT.search(response[-NEARBY:]) or begun > marks[-1][0]:
         return Ending(())
     chosen: list[tuple[str, str]] = []
+    spans: list[tuple[int, int]] = []
     follows: int | None = None
     retracted = retraction(response, *marks[-1])
     for start, end, body in reversed(marks):
@@ -137,10 +137,16 @@ def ending(response: str) -> Ending:
             break
         name = NAME.search(response, max(0, start - 20), start)
         within = ending(body)  # <answer>\boxed{4}</answer>
+        spans.append((start, end))
         retracted = retracted or within.retracted
         chosen += within.boxes[::-1] or [(name[0] if name else "", body.strip())]
     if len({body for _, body in chosen}) == 1:
         chosen = chosen[:1]
+    if len(spans) == 1 and len(chosen) == 1 and BOX.match(response, spans[0][0]):
+        whole = in_its_formula(response, *spans[0], chosen[0][1])
+        if whole is None:
+            retracted = retracted or PART
+        chosen = [(chosen[0][0], whole or chosen[0][1])]
     return Ending(tuple(chosen[::-1]), retracted if chosen else "")
 
 
