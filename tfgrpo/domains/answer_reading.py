@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
@@ -34,6 +34,8 @@ WRAPPED = (
     *(("‹", "›"), ("「", "」"), ("『", "』")),
 )
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
+SIGNS = ("(", "[", "<", "__")
+"""What stands around an answer, or belongs to it: `[0, 1]`, `<div>`, `__init__`."""
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
 DOUBT = pattern("denied", "wrong", "doubt")
 """Words that take back what the line after them says."""
@@ -103,19 +105,23 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
     return GivenAnswer(lines[-1], "last line", before)
 
 
-def variants(text: str) -> Iterator[str]:
+def variants(text: str, says_nothing: Callable[[str, str], bool] | None = None) -> Iterator[str]:
     """Yields a text as it stands, then without markup, the words before an answer, and a full
-    stop at its end. All of them are the same answer."""
-    yield from dict.fromkeys(_variants(text.strip()))
+    stop at its end. All of them are the same answer. `says_nothing` is asked of a mark that may be
+    a sign, such as a bullet or a bracket, and of what would be left without it."""
+    yield from dict.fromkeys(_variants(text.strip(), says_nothing or (lambda _, __: True)))
 
 
-def _variants(text: str) -> Iterator[str]:
+def _variants(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[str]:
     yield text
-    plain = MARKUP.sub("", text, count=1).strip()
+    mark = MARKUP.match(text)
+    plain = text[mark.end() :].strip() if mark else text
     for candidate in (plain, plain.replace("**", "")):
         lead = LEAD.match(candidate)
-        for part in (candidate, candidate[lead.end() :] if lead else "", _last_sentence(candidate)):
-            yield from _unwrapped(part.strip())
+        declared = (candidate[lead.end() :] if lead else "", _last_sentence(candidate))
+        whole = mark is None or says_nothing(mark[0].strip(), candidate)
+        for part in (candidate if whole else "", *declared):
+            yield from _unwrapped(part.strip(), says_nothing)
 
 
 def _last_sentence(line: str) -> str:
@@ -126,13 +132,13 @@ def _last_sentence(line: str) -> str:
     return sentence[lead.end() :] if before and lead and not LEAD.search(before) else ""
 
 
-def _unwrapped(text: str) -> Iterator[str]:
+def _unwrapped(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[str]:
     """Yields a text, and what is within its quotes and marks, with and without a full stop."""
     for _ in range(4):
         if not text:
             return
         yield text
-        within = _within(text)
+        within = _within(text, says_nothing)
         if within is None and STOP.search(text):
             within = text[:-1].rstrip()
         if within is None:
@@ -140,12 +146,13 @@ def _unwrapped(text: str) -> Iterator[str]:
         text = within
 
 
-def _within(text: str) -> str | None:
+def _within(text: str, says_nothing: Callable[[str, str], bool]) -> str | None:
     for opened, closed in (*WRAPPED, *WRAPPED_IN_BRACKETS):
         size = len(opened) + len(closed)
         if len(text) > size and text.startswith(opened) and text.endswith(closed):
             inner = text[len(opened) : -len(closed)]
-            if opened not in inner and closed not in inner:
+            apart = opened not in inner and closed not in inner
+            if apart and (opened not in SIGNS or says_nothing(opened, inner)):
                 return inner.strip()
     return None
 

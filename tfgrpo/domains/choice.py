@@ -5,8 +5,8 @@ choice:labels.txt         the labels in a file, one a line
 choice:["no","yes"]       the labels themselves, as a JSON list
 
 The labels are told to the model in the prompt. The answer is a label that stands in the last box
-or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, `_`, `-` and
-spaces do not matter where labels stay apart without them. A letter may stand before its option's
+or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, spaces, and `_`
+and `-` between words do not matter where labels stay apart without them. A letter may stand before its option's
 text. A box that holds no label does not stand in the way of `Label:` on the last line. Naming
 several labels, mentioning one in a sentence, or taking it back is no answer.
 """
@@ -55,6 +55,13 @@ KEYS = (
 """What the field of a JSON object is called that holds a label."""
 DASHED = re.compile(r"\A\(?(\w)\)?\s+[-–—]\s+")
 """A letter with a dash before the text of its option: `D - 4.5 J`."""
+DASH = re.compile(r"[‐-―−]")
+BOUND = re.compile(r"\A([<>≤≥]=?)\s+")
+BETWEEN = re.compile(
+    r"(?<=[^\W_])(?:\s*_+\s*(?=[^\W_])|\s*-+\s*(?=[^\W\d_]))|(?<=[^\W\d_])-+(?=\d)"
+)
+"""What stands between two words as a blank does. Between digits a dash or `_` is a sign, and so is
+a dash before a digit behind a blank."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
@@ -68,7 +75,7 @@ class Labels:
     def _known(self) -> dict[str, str | None]:
         """Every way to write a label, with the label, or None where two are written so."""
         known: dict[str, str | None] = {}
-        for write in (_exactly, fold, lambda name: fold(name.rstrip(".!?"))):
+        for write in (_exactly, fold, _unmarked, _unsigned):
             ways: dict[str, set[str]] = {}
             for name in self.names:
                 ways.setdefault(write(name), set()).add(name)
@@ -80,11 +87,29 @@ class Labels:
     def label_of(self, text: str) -> str | None:
         """Returns the label that a text is, markup and words like `Label:` apart; None for what
         is no label, or could be two."""
-        for variant in variants(unwrap_latex(text)):
-            for way in (_exactly(variant), fold(variant)):
-                if way in self._known:
-                    return self._known[way]
-        return None
+        text = unwrap_latex(text)
+        for variant in variants(text, lambda *_: False):
+            label = self._written(variant)
+            if label is not None:
+                return label
+        labels = (self._written(variant) for variant in variants(text))
+        label = next(filter(None, labels), None)
+        return None if label in self._signed else label
+
+    def _written(self, text: str) -> str | None:
+        """Returns the label that is written so; None for no label, or for two."""
+        ways = (_exactly(text), fold(text), _unsigned(text))
+        return next((self._known[way] for way in ways if way in self._known), None)
+
+    @cached_property
+    def _signed(self) -> frozenset[str]:
+        """The labels that differ from another one by signs alone, such as `-1` and `1`, or by what
+        may be a mark before it. No bullet and no bracket is taken off these."""
+        alike: dict[str, set[str]] = {}
+        for name in self.names:
+            for way in {re.sub(r"[\W_]+", "", fold(part)) for part in variants(name)}:
+                alike.setdefault(way, set()).add(name)
+        return frozenset(name for names in alike.values() if len(names) > 1 for name in names)
 
     def chosen(self, text: str, question: str = "") -> str | None:
         """Returns the label that an answer to a question is, also where it is a letter with its
@@ -110,9 +135,20 @@ def _exactly(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Returns a label without what does not tell labels apart: case, `_`, `-`, runs of spaces."""
+    """Returns a label without what does not tell labels apart: case, runs of spaces, and `_` and
+    `-` between words. Elsewhere these are signs: `-1`, `O-`, `1-5`."""
     text = unicodedata.normalize("NFKC", without_unseen(text)).casefold()
-    return " ".join(re.sub(r"[\s_\-‐-―]+", " ", text).split())
+    text = " ".join(BOUND.sub(r"\1", DASH.sub("-", text)).split())
+    return " ".join(BETWEEN.sub(" ", text).split())
+
+
+def _unmarked(name: str) -> str:
+    return fold(name.rstrip(".!?"))
+
+
+def _unsigned(text: str) -> str:
+    """Returns a label without the plus before a number, which changes nothing."""
+    return re.sub(r"\A\+(?=\d)", "", fold(text))
 
 
 def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
