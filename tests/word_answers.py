@@ -136,10 +136,3 @@ def ignored_punctuation() -> Iterator[Case]:
                 yield Case(spec, one, f"Answer: {other}", reward)
                 yield Case(spec, other, f"Answer: {one}", reward)
         yield from (Case(spec, one, f"Answer: {one}", 1.0) for one, _ in OTHERS)
-
-
-KINDS = {
-    "signed labels": signed_labels,
-    "signed texts": signed_texts,
-    "ignored punctuation": ignored_punctuation,
-}

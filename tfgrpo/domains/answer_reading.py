@@ -1,4 +1,4 @@
-"""Which text of a response is its answer, for answers that are words: labels, exact texts, JSON.
+"""Which text of a response is its answer, for answers that are words: labels and exact texts.
 
 An answer is what the last `\\boxed{…}` or `<answer>` holds, or else the last line, alone or after
 words such as `Answer:`. A text that is merely mentioned is no answer, nor is one of several, nor
@@ -7,16 +7,14 @@ one that is taken back. What a model thought (`<think>…</think>`) is left out.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import JOINED, JOINT, NUMERAL, ending, retraction, spoken
+from tfgrpo.domains.mathematics.extract import JOINT, ending, spoken
 
 SHOWN = 80
-JSON_MARKS = re.compile(r'[\s":,\[\]{}]+')
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 LEAD = re.compile(
     rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
@@ -60,9 +58,6 @@ DOUBTED = re.compile(
 COMMAND = re.compile(r"\\[a-zA-Z]+")
 MOST_WORDS = 100
 """Words of an option that are looked for in a problem, at most."""
-LONGEST = 200_000
-"""Characters of a response in which JSON is looked for."""
-MOST_TRIES = 2_000
 
 
 class GivenAnswer(NamedTuple):
@@ -100,9 +95,14 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
         last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
         return GivenAnswer(bodies[0], "box", "", last)
     before = lines[-2] if len(lines) > 1 else ""
-    if before.endswith((":", "：")) and DOUBT.search(before):
+    if is_taken_back(before):
         return NoAnswer(f"last line: taken back by {show(before)}")
     return GivenAnswer(lines[-1], "last line", before)
+
+
+def is_taken_back(line: str) -> bool:
+    """Returns whether a line takes back what follows it: `These are wrong:`."""
+    return line.rstrip(" *_").endswith((":", "：")) and DOUBT.search(line) is not None
 
 
 def variants(text: str, says_nothing: Callable[[str, str], bool] | None = None) -> Iterator[str]:
@@ -211,105 +211,3 @@ def show(text: str) -> str:
     """Returns a text in quotes, on one line, shortened for a reason."""
     line = " ".join(text.split())
     return repr(line if len(line) <= SHOWN else line[: SHOWN - 1] + "…")
-
-
-# JSON in a response:
-
-
-class RepeatedKey(ValueError):
-    """An object has a key twice, so nobody knows what it says."""
-
-
-def parse_json(text: str) -> Any:
-    """Returns JSON. Raises ValueError for what is none, for NaN, and for a key that is twice."""
-    try:
-        return _DECODER.decode(text.strip())
-    except RecursionError:
-        raise ValueError("it is too deep") from None
-
-
-def last_json(response: str) -> tuple[Any, str] | NoAnswer:
-    """Returns the last JSON object (or other JSON, where it is all there is) and its place. That is
-    the whole response, what a box or `<answer>` holds, the last block of code, or the last object
-    in the text. Two that differ with nothing between them are no answer, and neither is one that
-    the words around it take back."""
-    response = spoken(response).strip()
-    if not response:
-        return NoAnswer("no answer: the response is empty, but for what was thought")
-    end = ending(response)
-    if end.retracted:
-        return NoAnswer(f"box: {end.retracted}")
-    tagged = end.boxes[-1][1] if end.boxes and "{" in end.boxes[-1][1] else None
-    text = response[-LONGEST:]
-    blocks = list(FENCE.finditer(text))
-    problem = ""
-    for place, written in (
-        ("whole response", response),
-        ("answer tag", tagged),
-        ("code block", blocks[-1][1] if blocks else None),
-    ):
-        if written is None:
-            continue
-        try:
-            value = parse_json(written)
-            why = _retraction(text, *blocks[-1].span()) if place == "code block" else ""
-            return NoAnswer(f"{place}: {why}") if why else (value, place)
-        except RepeatedKey as error:
-            return NoAnswer(f"{place}: {error}")
-        except ValueError as error:
-            problem = problem or str(error)
-    objects = list(_objects(text))
-    if not objects:
-        return NoAnswer(f"no JSON: {problem[:100]}")
-    if isinstance(objects[-1][2], RepeatedKey):
-        return NoAnswer(f"last object: {objects[-1][2]}")
-    if len(objects) > 1:
-        (_, before, one), (start, _, other) = objects[-2:]
-        between = text[before:start]
-        if JOINED.fullmatch(between) and one != other:
-            return NoAnswer("last object: another one stands right before it, and they differ")
-    why = _retraction(text, *objects[-1][:2])
-    return NoAnswer(f"last object: {why}") if why else (objects[-1][2], "last object")
-
-
-def _retraction(text: str, start: int, end: int) -> str:
-    """Returns the words that take back the JSON that stands there in a text; or nothing. A remark
-    about other numbers than its own is none."""
-    words = JSON_MARKS.split(text[start:end])
-    numbers = [word for word in words if NUMERAL.fullmatch(word.removeprefix("-"))]
-    taken = (retraction(text, start, end, body) for body in numbers or [text[start:end]])
-    return next(filter(None, taken), "")
-
-
-def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
-    """Yields the outermost JSON objects in a text: where each begins and ends, and its value."""
-    at = text.find("{")
-    for _ in range(MOST_TRIES):
-        if at < 0:
-            return
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except RepeatedKey as error:
-            value, end = error, at + 1
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        yield at, end, value
-        at = text.find("{", end)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in members:
-            raise RepeatedKey(f"the key {key!r} is there twice")
-        members[key] = value
-    return members
-
-
-def refuse_constant(name: str) -> Any:
-    """Raises ValueError: Python reads NaN and Infinity, which are no JSON."""
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=refuse_constant)

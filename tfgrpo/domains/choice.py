@@ -5,10 +5,11 @@ choice:labels.txt         the labels in a file, one a line
 choice:["no","yes"]       the labels themselves, as a JSON list
 
 The labels are told to the model in the prompt. The answer is a label that stands in the last box
-or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, spaces, and `_`
-and `-` between words do not matter where labels stay apart without them. A letter may stand before its option's
-text. A box that holds no label does not stand in the way of `Label:` on the last line. Naming
-several labels, mentioning one in a sentence, or taking it back is no answer.
+or `<answer>`, alone on the last line or after `Label:`, or in a JSON object under `label`, `answer`
+or a key that the problem names; case, spaces, and `_` and `-` between words do not matter where
+labels stay apart without them. A letter may stand before its option's text. A box that holds no
+label does not stand in the way of `Label:` on the last line. Naming several labels, mentioning one
+in a sentence, or taking it back is no answer.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from tfgrpo.domains.answer_reading import (
     NoAnswer,
     find_answer,
     is_declared,
+    is_taken_back,
     option_letter,
     own_option,
-    parse_json,
     show,
     unwrap_latex,
     variants,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.mathematics.extract import spoken, without_unseen
+from tfgrpo.domains.json_reading import last_found
+from tfgrpo.domains.mathematics.doubt import pattern
+from tfgrpo.domains.mathematics.extract import NEGATIVE, spoken, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
@@ -53,6 +56,7 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
+CALLED = pattern("answer")
 DASHED = re.compile(r"\A\(?(\w)\)?\s+[-–—]\s+")
 """A letter with a dash before the text of its option: `D - 4.5 J`."""
 DASH = re.compile(r"[‐-―−]")
@@ -191,31 +195,67 @@ def _in_words(response: str, labels: Labels, question: str) -> tuple[str, str] |
 
 
 def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | NoAnswer | None:
-    """Returns the label that a response gives as JSON; None where it is no JSON."""
+    """Returns the label that a response ends in as JSON; None where it ends in no JSON."""
     text = spoken(response).strip()
-    if text.endswith("```") and (blocks := FENCE.findall(text)):
-        text = blocks[-1].strip()
-    lines = text.splitlines()
-    if not text.startswith(("{", "[", '"')) and lines and lines[-1].strip().startswith("{"):
-        text = lines[-1].strip()
-    if not text.startswith(("{", "[", '"')):
+    if not _ends_in_json(text):
         return None
-    try:
-        parsed: Any = parse_json(text)
-    except ValueError as error:
-        return NoAnswer(f"JSON: {error}") if text.startswith("{") else None
-    values = [parsed]
-    if isinstance(parsed, dict):
-        named = [parsed[key] for key in parsed if key.casefold() in KEYS]
-        values = named or (list(parsed.values()) if len(parsed) == 1 else [])
+    found = last_found(text)
+    if isinstance(found, NoAnswer):
+        return found if "{" in text else None
+    before = text[: found.start].rstrip().removesuffix("```json").rstrip("` \n")
+    line = before.rpartition("\n")[2]
+    if is_taken_back(line):
+        return NoAnswer(f"JSON: taken back by {show(line)}")
+    label = _label_in(found.value, labels, question)
+    if label is None:
+        return NoAnswer(
+            f"no label: JSON: {show(text[found.start : found.end])} gives none, or several"
+        )
+    beside = find_answer(f"{text[: found.start]}\n{text[found.end :]}")
+    if isinstance(beside, GivenAnswer) and (beside.place == "box" or is_declared(beside.text)):
+        other = labels.chosen(beside.text, question)
+        if other is not None and other != label:
+            return NoAnswer(f"JSON: {show(label)} and {show(other)}: several are no answer")
+    return label, "JSON"
+
+
+def _ends_in_json(text: str) -> bool:
+    """Whether a response is JSON, or ends in some: in a block of code or on its last line."""
+    if text.startswith(("{", "[", '"')):
+        return True
+    blocks = FENCE.findall(text) if text.endswith("```") else []
+    last = blocks[-1] if blocks else text.rpartition("\n")[2]
+    return last.strip().startswith(("{", "[", '"') if blocks else "{")
+
+
+def _label_in(value: Any, labels: Labels, question: str) -> str | None:
+    """Returns the label that JSON gives: itself, or under a key that stands for an answer. None
+    where it gives several, or another field denies it."""
+    values = [value]
+    if isinstance(value, dict):
+        named = {key for key in value if _holds_label(key, question)}
+        values = [value[key] for key in named]
+        if any(_denies(value[key], labels) for key in value.keys() - named if key not in question):
+            return None
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     texts = {text for value in flat for text in _texts_of(value, labels)}
     if len(texts) != 1 or len(flat) != len(values):
-        return NoAnswer(f"JSON: {show(text)} names no label, or several")
-    label = labels.chosen(texts.pop(), question)
-    if label is None:
-        return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
-    return label, "JSON"
+        return None
+    return labels.chosen(texts.pop(), question)
+
+
+def _holds_label(key: str, question: str) -> bool:
+    """Whether a key of an object stands for the answer: it is called so, or the problem names
+    it in quotation marks."""
+    words = re.sub(r"[\s_-]+", " ", key)
+    return key.casefold() in KEYS or bool(CALLED.fullmatch(words)) or f'"{key}"' in question
+
+
+def _denies(value: object, labels: Labels) -> bool:
+    """Whether another field says that the label does not hold: `"applies": false`."""
+    if isinstance(value, str):
+        return NEGATIVE.fullmatch(value) is not None and labels.label_of(value) is None
+    return value is False
 
 
 def _texts_of(value: object, labels: Labels) -> list[str]:
