@@ -44,7 +44,21 @@ def test_an_application_reads_the_whole_value() -> None:
 
 
 def test_a_long_formula_around_a_box_takes_no_longer() -> None:
-    for around in ("$", "{", "(", r"\[", r"\text{", "- ", "x = ", r"\frac{1}{", "1.", "\n"):
+    for around in (
+        "$",
+        "{",
+        "(",
+        r"\[",
+        r"\text{",
+        "- ",
+        "x = ",
+        r"\frac{1}{",
+        "1.",
+        "\n",
+        ".\n",
+        "no, ",
+        "# ",
+    ):
         response = around * 30_000 + r"\boxed{5}" + around * 30_000
         begun = time.process_time()
         judge("5", response)

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from json_answers import labels_in_objects, objects
+from second_answers import second_numbers, second_words
 from word_answers import Case, ignored_punctuation, signed_labels, signed_texts
 
 from tfgrpo.data.problems import Problem
@@ -17,6 +18,8 @@ KINDS = {
     "ignored punctuation": ignored_punctuation,
     "objects": objects,
     "labels in objects": labels_in_objects,
+    "second numbers": second_numbers,
+    "second words": second_words,
 }
 domain = cache(find)
 

@@ -8,19 +8,17 @@ one that is taken back. What a model thought (`<think>…</think>`) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import JOINT, ending, spoken
+from tfgrpo.domains.mathematics.extract import BOX, JOINT, TAG, ending, spoken
+from tfgrpo.domains.mathematics.second_answers import LEAD as LEADING
+from tfgrpo.domains.mathematics.second_answers import texts_behind
 
 SHOWN = 80
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
-LEAD = re.compile(
-    rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
-    rf"\s*(?:{any_of('be')}\s*[:：]?|[:：=]|->|→)\s*",
-    re.IGNORECASE,
-)
+LEAD = re.compile(LEADING, re.IGNORECASE)
 """Words that say that an answer follows."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
 STOP = re.compile(r"(?<=.)(?:\.|(?<!\d)!)\Z", re.DOTALL)
@@ -35,6 +33,13 @@ WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
 SIGNS = ("(", "[", "<", "__")
 """What stands around an answer, or belongs to it: `[0, 1]`, `<div>`, `__init__`."""
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
+GOES_ON = re.compile(rf"(?:{JOINT}|{any_of('denied')})[\s*_,:]*\Z", re.IGNORECASE)
+"""The end of a line that the next one goes on with: `billing or`."""
+TAKEN = pattern("denied", "wrong", "wait")
+WORDS = re.compile(r"[^\W\d_]+|\d+")
+FEW = 3
+"""Words that may stand between two answers that are given side by side, such as `Second guess:`,
+and words of the longest text before a colon that counts as an answer."""
 DOUBT = pattern("denied", "wrong", "doubt")
 """Words that take back what the line after them says."""
 OPTION = re.compile(
@@ -63,12 +68,13 @@ MOST_WORDS = 100
 class GivenAnswer(NamedTuple):
     """An answer that a response gives: its text, and the place that decided: box or last line.
     `line_before` is the line before it, and `after_box` the last line where that is not the box's:
-    another answer there makes two of them."""
+    another answer there makes two of them. `others` are the texts that are given as answers too."""
 
     text: str
     place: str
     line_before: str = ""
     after_box: str = ""
+    others: tuple[str, ...] = ()
 
 
 class NoAnswer(NamedTuple):
@@ -93,11 +99,53 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
         if len(bodies) > 1:
             return NoAnswer(f"box: {' and '.join(map(show, bodies))}: several are no answer")
         last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
-        return GivenAnswer(bodies[0], "box", "", last)
+        others = tuple(texts_behind(response[_box_end(response) :]))
+        return GivenAnswer(bodies[0], "box", "", last, others)
     before = lines[-2] if len(lines) > 1 else ""
     if is_taken_back(before):
         return NoAnswer(f"last line: taken back by {show(before)}")
-    return GivenAnswer(lines[-1], "last line", before)
+    if GOES_ON.search(before) and not is_declared(lines[-1]):
+        return NoAnswer(f"last line: it goes on with {show(before)}")
+    return GivenAnswer(lines[-1], "last line", before, others=_declared_before(lines))
+
+
+def _box_end(response: str) -> int:
+    """Returns where the last box or tag of a response ends."""
+    ends = [match.end() for match in TAG.finditer(response)]
+    for match in BOX.finditer(response):
+        depth, at = 1, match.end()
+        while depth and at < len(response):
+            depth += (response[at] == "{") - (response[at] == "}")
+            at += 1
+        ends.append(at)
+    return max(ends, default=0)
+
+
+def _declared_before(lines: Sequence[str]) -> tuple[str, ...]:
+    """Returns the texts that lines before the last one declare as answers and nothing takes back:
+    of those before an answer that is declared itself, the ones with a few words between."""
+    texts: list[str] = []
+    words = 0
+    for line in reversed(lines[:-1]):
+        lead = LEAD.match(_plain(line))
+        text = _plain(line)[lead.end() :] if lead else ""
+        if text and not text.endswith((":", "：")):
+            texts.append(text)
+            words = 0
+            continue
+        words += len(WORDS.findall(line))
+        if is_declared(lines[-1]) and (words > FEW or TAKEN.search(line)):
+            break
+    return tuple(texts)
+
+
+def _plain(line: str) -> str:
+    return MARKUP.sub("", line.replace("**", ""), count=1).strip()
+
+
+def whole_and_first(text: str) -> tuple[str, str]:
+    """Returns a line, and its first sentence: a full stop may end it, or belong to a name."""
+    return text, SENTENCE_END.split(text)[0]
 
 
 def is_taken_back(line: str) -> bool:
@@ -119,7 +167,7 @@ def _variants(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[s
     for candidate in (plain, plain.replace("**", "")):
         lead = LEAD.match(candidate)
         declared = (candidate[lead.end() :] if lead else "", _last_sentence(candidate))
-        whole = mark is None or says_nothing(mark[0].strip(), candidate)
+        whole = mark is None or (mark[0][0] != ">" and says_nothing(mark[0].strip(), candidate))
         for part in (candidate if whole else "", *declared):
             yield from _unwrapped(part.strip(), says_nothing)
 
@@ -204,7 +252,7 @@ def is_one_of_several(given: GivenAnswer) -> bool:
 
 def is_declared(line: str) -> bool:
     """Returns whether a line says that an answer follows: `Label: …`."""
-    return LEAD.match(MARKUP.sub("", line.replace("**", ""), count=1).strip()) is not None
+    return LEAD.match(_plain(line)) is not None
 
 
 def show(text: str) -> str:

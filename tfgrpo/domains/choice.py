@@ -36,6 +36,7 @@ from tfgrpo.domains.answer_reading import (
     show,
     unwrap_latex,
     variants,
+    whole_and_first,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
 from tfgrpo.domains.json_reading import last_found
@@ -99,6 +100,10 @@ class Labels:
         labels = (self._written(variant) for variant in variants(text))
         label = next(filter(None, labels), None)
         return None if label in self._signed else label
+
+    def named(self, text: str) -> str | None:
+        """Returns the label that a text is, or that follows one word of it: `maybe refund`."""
+        return self.label_of(text) or self.label_of(text.partition(" ")[2])
 
     def _written(self, text: str) -> str | None:
         """Returns the label that is written so; None for no label, or for two."""
@@ -184,12 +189,13 @@ def _in_words(response: str, labels: Labels, question: str) -> tuple[str, str] |
         return given
     label = labels.chosen(given.text, question)
     if label is None and is_declared(given.after_box):
-        given = GivenAnswer(given.after_box, "last line")
+        given = GivenAnswer(given.after_box, "last line", others=given.others)
         label = labels.chosen(given.text, question)
     if label is None:
         return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
-    other = labels.label_of(given.after_box or given.line_before)
-    if other is not None and other != label:
+    others = {labels.named(part) for text in given.others for part in whole_and_first(text)}
+    others.add(labels.label_of(given.after_box or given.line_before))
+    for other in others - {None, label}:
         return NoAnswer(f"{given.place}: {show(label)} and {show(other)}: several are no answer")
     return label, given.place
 

@@ -21,6 +21,8 @@ from typing import Literal, TypeAlias, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import (
+    FEW,
+    WORDS,
     GivenAnswer,
     NoAnswer,
     find_answer,
@@ -28,6 +30,7 @@ from tfgrpo.domains.answer_reading import (
     is_one_of_several,
     show,
     variants,
+    whole_and_first,
 )
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.domain_options import read_options
@@ -109,10 +112,13 @@ def _given(problem: Problem, response: str, rules: Normalisation) -> GivenAnswer
         return given
     other = given.after_box if is_declared(given.after_box) else ""
     other = other or (given.line_before if is_one_of_several(given) else "")
-    texts, others = map(_texts, (given.text, other))
-    if not other or _matching(texts, others, rules):
-        return given
-    return NoAnswer(f"{given.place}: {show(given.text)} and {show(other)} are two answers")
+    declared = given.place == "box" or is_declared(given.text)
+    brief = [text for text in given.others if declared or len(WORDS.findall(text)) <= FEW]
+    for text in filter(None, (other, *brief)):
+        others = [way for part in whole_and_first(text) for way in _texts(part)]
+        if not _matching(_texts(given.text), others, rules):
+            return NoAnswer(f"{given.place}: {show(given.text)} and {show(text)} are two answers")
+    return given
 
 
 def _texts(text: str) -> list[str]:

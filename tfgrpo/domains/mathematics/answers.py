@@ -154,6 +154,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
         not INTEGER.match(answer)
         or CUT.search(response, max(end, 0))
         or not stands_alone(response, start, end + 1)
+        or re.search(r"\d", response[end:])
         or retraction(response, start, end + 1, answer)
     ):
         return None
@@ -166,7 +167,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
 def ground_truth(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
     gold = without_unseen(gold)
-    boxed = ending(gold)
+    boxed = ending(gold, is_truth=True)
     if boxed.boxes:
         return boxed.listed
     stated = STATED.findall(gold)
