@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from json_answers import labels_in_objects, objects
+from layouts import layouts
 from second_answers import second_numbers, second_words
 from word_answers import Case, ignored_punctuation, signed_labels, signed_texts
 
@@ -20,6 +21,7 @@ KINDS = {
     "labels in objects": labels_in_objects,
     "second numbers": second_numbers,
     "second words": second_words,
+    "layouts": layouts,
 }
 domain = cache(find)
 

@@ -21,17 +21,20 @@ FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 LEAD = re.compile(LEADING, re.IGNORECASE)
 """Words that say that an answer follows."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
-STOP = re.compile(r"(?<=.)(?:\.|(?<!\d)!)\Z", re.DOTALL)
+STOP = re.compile(r"(?<=.)(?:[.。।]|(?<!\d)!)\Z", re.DOTALL)
 """The mark that ends a sentence; `5!` is a factorial."""
 MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
 WRAPPED = (
     *((mark, mark) for mark in ("**", "__", "`", '"', "'", "*")),
     *(("“", "”"), ("„", "“"), ("„", "”"), ("‘", "’"), ("‚", "‘"), ("«", "»"), ("»", "«")),
-    *(("‹", "›"), ("「", "」"), ("『", "』")),
+    *(("‹", "›"), ("「", "」"), ("『", "』"), ("$$", "$$"), ("$", "$"), ("\\(", "\\)")),
 )
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
 SIGNS = ("(", "[", "<", "__")
 """What stands around an answer, or belongs to it: `[0, 1]`, `<div>`, `__init__`."""
+ELEMENT = re.compile(r"\A<(b|i|u|em|strong|mark)>(.*)</\1>\Z", re.DOTALL)
+TAIL = re.compile(r"(?:\s|</s>|<\|\w+\|>|(?<=\n)(?:-{3,}|\*{3,}|_{3,})(?=\s*\Z))+\Z")
+"""What ends a response and says nothing: a rule below it, and a model's mark of its end."""
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
 GOES_ON = re.compile(rf"(?:{JOINT}|{any_of('denied')})[\s*_,:]*\Z", re.IGNORECASE)
 """The end of a line that the next one goes on with: `billing or`."""
@@ -85,7 +88,7 @@ class NoAnswer(NamedTuple):
 
 def find_answer(response: str) -> GivenAnswer | NoAnswer:
     """Returns the answer that a response gives in words, or why it gives none."""
-    response = spoken(response).strip()
+    response = TAIL.sub("", spoken(response)).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
     end, unfenced = ending(response), FENCE.sub(lambda match: match[1], response)
@@ -163,7 +166,7 @@ def variants(text: str, says_nothing: Callable[[str, str], bool] | None = None) 
 def _variants(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[str]:
     yield text
     mark = MARKUP.match(text)
-    plain = text[mark.end() :].strip() if mark else text
+    plain = ELEMENT.sub(r"\2", text[mark.end() :].strip() if mark else text)
     for candidate in (plain, plain.replace("**", "")):
         lead = LEAD.match(candidate)
         declared = (candidate[lead.end() :] if lead else "", _last_sentence(candidate))
@@ -202,7 +205,10 @@ def _within(text: str, says_nothing: Callable[[str, str], bool]) -> str | None:
             apart = opened not in inner and closed not in inner
             if apart and (opened not in SIGNS or says_nothing(opened, inner)):
                 return inner.strip()
-    return None
+    element = ELEMENT.match(text)
+    if element is not None and "<" not in element[2]:
+        return element[2].strip()
+    return unwrap_latex(text) if LATEX.match(text) else None
 
 
 def unwrap_latex(text: str) -> str:

@@ -39,7 +39,7 @@ from tfgrpo.domains.answer_reading import (
     whole_and_first,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.json_reading import last_found
+from tfgrpo.domains.json_reading import last_place
 from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import NEGATIVE, spoken, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING
@@ -205,19 +205,19 @@ def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | 
     text = spoken(response).strip()
     if not _ends_in_json(text):
         return None
-    found = last_found(text)
-    if isinstance(found, NoAnswer):
-        return found if "{" in text else None
-    before = text[: found.start].rstrip().removesuffix("```json").rstrip("` \n")
+    last = last_place(text)
+    if isinstance(last, NoAnswer):
+        return last if "{" in text else None
+    before = text[: last.start].rstrip().removesuffix("```json").rstrip("` \n")
     line = before.rpartition("\n")[2]
     if is_taken_back(line):
         return NoAnswer(f"JSON: taken back by {show(line)}")
-    label = _label_in(found.value, labels, question)
+    label = _label_in(last.value, labels, question)
     if label is None:
         return NoAnswer(
-            f"no label: JSON: {show(text[found.start : found.end])} gives none, or several"
+            f"no label: JSON: {show(text[last.start : last.end])} gives none, or several"
         )
-    beside = find_answer(f"{text[: found.start]}\n{text[found.end :]}")
+    beside = find_answer(f"{text[: last.start]}\n{text[last.end :]}")
     if isinstance(beside, GivenAnswer) and (beside.place == "box" or is_declared(beside.text)):
         other = labels.chosen(beside.text, question)
         if other is not None and other != label:

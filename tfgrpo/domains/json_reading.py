@@ -46,7 +46,7 @@ class Unreadable(ValueError):
     """An object was begun that is no JSON."""
 
 
-class Found(NamedTuple):
+class Placed(NamedTuple):
     """JSON in a text: where it begins and ends, its value, or why it has none, and its place."""
 
     start: int
@@ -67,11 +67,11 @@ def last_json(response: str) -> tuple[Any, str] | NoAnswer:
     """Returns the last JSON object (or other JSON, where it is all there is) and its place. Two
     that differ in a row are no answer: with a few words between them at most, or a joint such as
     "or". Neither is one that the words around it take back."""
-    found = last_found(response)
-    return found if isinstance(found, NoAnswer) else (found.value, found.place)
+    last = last_place(response)
+    return last if isinstance(last, NoAnswer) else (last.value, last.place)
 
 
-def last_found(response: str) -> Found | NoAnswer:
+def last_place(response: str) -> Placed | NoAnswer:
     """Returns the JSON that a response gives, and where it stands in what was said aloud."""
     response = spoken(response).strip()
     if not response:
@@ -81,13 +81,13 @@ def last_found(response: str) -> Found | NoAnswer:
         return NoAnswer(f"box: {end.retracted}")
     problem = ""
     try:
-        return Found(0, len(response), parse_json(response), "whole response")
+        return Placed(0, len(response), parse_json(response), "whole response")
     except RepeatedKey as error:
         return NoAnswer(f"whole response: {error}")
     except ValueError as error:
         problem = str(error)
     text = response[-LONGEST:]
-    given = sorted(_given(text), key=lambda found: found.start)
+    given = sorted(_given(text), key=lambda one: one.start)
     if not given:
         return NoAnswer(f"no JSON: {problem[:100]}")
     last = given[-1]
@@ -104,7 +104,7 @@ def last_found(response: str) -> Found | NoAnswer:
     return last._replace(start=last.start + len(response) - len(text))
 
 
-def _in_a_row(text: str, one: Found, other: Found) -> bool:
+def _in_a_row(text: str, one: Placed, other: Placed) -> bool:
     """Whether two objects stand in a row, so that neither is the answer if they differ. One of
     other fields behind a few words may be what the answer was made of."""
     between = LAYOUT.sub(" ", text[one.end : other.start])
@@ -124,7 +124,7 @@ def _retraction(text: str, start: int, end: int) -> str:
     return next(filter(None, taken), "")
 
 
-def _given(text: str) -> Iterator[Found]:
+def _given(text: str) -> Iterator[Placed]:
     """Yields the JSON that a text gives: what blocks and tags hold, and objects anywhere else."""
     held: list[tuple[int, int]] = []
     for place, pattern in (("answer tag", TAG), ("code block", BLOCK)):
@@ -139,11 +139,11 @@ def _given(text: str) -> Iterator[Found]:
                 continue
             if isinstance(value, dict | list | RepeatedKey):
                 held.append(match.span())
-                yield Found(*match.span(), value, place)
+                yield Placed(*match.span(), value, place)
     for start, end, value in _objects(text):
         if not any(first <= start < last for first, last in held):
             boxed = re.search(rf"(?:{BOX.pattern})\s*\Z", text[max(0, start - 20) : start])
-            yield Found(start, end, value, "answer tag" if boxed else "last object")
+            yield Placed(start, end, value, "answer tag" if boxed else "last object")
 
 
 def _objects(text: str) -> Iterator[tuple[int, int, Any]]:

@@ -28,8 +28,8 @@ def without_punctuation(text: str) -> str:
     text = LOOSE_MINUS.sub(r"\1-", THOUSANDS.sub(lambda match: match[0].replace(",", ""), text))
     commas = {text.index(",", match.start()) for match in ONE_COMMA.finditer(text)}
     paired = {at for match in PAIR.finditer(text) for at in (match.start(), match.end() - 1)}
-    kept = commas | paired
-    saying = (at in kept or _says_something(text, at) for at in range(len(text)))
+    saying_so = commas | paired
+    saying = (at in saying_so or _says_something(text, at) for at in range(len(text)))
     return "".join(c if says else " " for c, says in zip(text, saying, strict=True))
 
 

@@ -32,7 +32,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
 )
 from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction, without_unseen
-from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
+from tfgrpo.domains.mathematics.notation import ONE_OF, WRAPPING, plainly
 from tfgrpo.domains.mathematics.numerals import ungrouped, with_points, without_full_stop
 from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
@@ -197,6 +197,7 @@ def _readings(gold: str, answer: str, rules: Rules) -> Iterable[str]:
     else:
         forms = [answer]
     forms = [plainly(form) for form in forms]
+    forms += [match[1].strip() for match in map(ONE_OF.match, forms) if match is not None]
     if not _is_one(gold):
         forms += [ungrouped(forms[0]), TIGHT.sub(", ", forms[0])]
     elif "." in gold or not AND_NOTHING.search(answer):

@@ -88,6 +88,8 @@ MENTIONED = re.compile(rf"(?:{any_of('within')}\s*[`'\"$(]*|`)\Z", re.IGNORECASE
 """Words before a box or a tag that is named and holds nothing: "I put it in \\boxed{}"."""
 
 
+BLANK = re.compile(r"\\\s+\Z")
+"""A blank of LaTeX that ends a box."""
 PART = "it is a part of a larger formula"
 
 
@@ -134,7 +136,7 @@ def ending(response: str, *, is_truth: bool = False) -> Ending:
         within = ending(body)  # <answer>\boxed{4}</answer>
         spans.append((start, end))
         retracted = retracted or within.retracted
-        chosen += within.boxes[::-1] or [(name[0] if name else "", body.strip())]
+        chosen += within.boxes[::-1] or [(name[0] if name else "", BLANK.sub("", body).strip())]
     if len({body for _, body in chosen}) == 1:
         chosen = chosen[:1]
     if len(spans) == 1 and len(chosen) == 1 and BOX.match(response, spans[0][0]):

@@ -20,9 +20,11 @@ GIVEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """A formula, or a number with the word behind it that makes another one of it: `5 million`."""
+ARROW = r"->|=>|→|⇒|—|[ \t][-–][ \t]+(?![\d.])"
+"""What points to an answer. Before a number a dash may be its sign."""
 LEAD = (
-    rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
-    rf"\s*(?:[*_]*\s*{any_of('be')}\s*[:：]?|[*_]*\s*[:：=]|[*_]*\s*(?:->|→))\s*"
+    rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}[*_]*"
+    rf"\s*(?:{any_of('be')}\s*[:：]?|[*_]*\s*(?:{ARROW}|[:：=]))\s*"
 )
 """Words that say that an answer follows."""
 HEADING = rf"(?:\n[#*_\s]{{0,12}}{any_of('answer')}[*_\s]*[:：]?[*_]*[ \t]*\n\s*)"
