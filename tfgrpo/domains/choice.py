@@ -195,7 +195,7 @@ def _in_words(response: str, labels: Labels, question: str) -> tuple[str, str] |
         return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
     others = {labels.named(part) for text in given.others for part in whole_and_first(text)}
     others.add(labels.label_of(given.after_box or given.line_before))
-    for other in others - {None, label}:
+    for other in sorted(filter(None, others - {label})):
         return NoAnswer(f"{given.place}: {show(label)} and {show(other)}: several are no answer")
     return label, given.place
 
