@@ -14,8 +14,9 @@ from whole_answers import KINDS as DRAWN
 from whole_answers import whole_answers
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.answer_reading import NoAnswer, last_json
+from tfgrpo.domains.answer_reading import NoAnswer
 from tfgrpo.domains.choice import Labels, read
+from tfgrpo.domains.json_reading import last_json
 from tfgrpo.domains.mathematics.answers import at_once, judge
 from tfgrpo.domains.mathematics.extract import bare
 

@@ -1,4 +1,4 @@
-"""Which text of a response is its answer, for answers that are words: labels, exact texts, JSON.
+"""Which text of a response is its answer, for answers that are words: labels and exact texts.
 
 An answer is what the last `\\boxed{…}` or `<answer>` holds, or else the last line, alone or after
 words such as `Answer:`. A text that is merely mentioned is no answer, nor is one of several, nor
@@ -7,34 +7,42 @@ one that is taken back. What a model thought (`<think>…</think>`) is left out.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import JOINED, JOINT, NUMERAL, ending, retraction, spoken
+from tfgrpo.domains.mathematics.extract import BOX, JOINT, TAG, ending, spoken
+from tfgrpo.domains.mathematics.second_answers import LEAD as LEADING
+from tfgrpo.domains.mathematics.second_answers import texts_behind
 
 SHOWN = 80
-JSON_MARKS = re.compile(r'[\s":,\[\]{}]+')
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
-LEAD = re.compile(
-    rf"(?:(?:so|thus|therefore|hence),?\s+)?{any_of('answer')}"
-    rf"\s*(?:{any_of('be')}\s*[:：]?|[:：=]|->|→)\s*",
-    re.IGNORECASE,
-)
+LEAD = re.compile(LEADING, re.IGNORECASE)
 """Words that say that an answer follows."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
-STOP = re.compile(r"(?<=.)(?:\.|(?<!\d)!)\Z", re.DOTALL)
+STOP = re.compile(r"(?<=.)(?:[.。।]|(?<!\d)!)\Z", re.DOTALL)
 """The mark that ends a sentence; `5!` is a factorial."""
 MARKUP = re.compile(r"\A(?:[-*•>]\s+|#{1,6}\s+|\d{1,2}[.)]\s+)")
 WRAPPED = (
     *((mark, mark) for mark in ("**", "__", "`", '"', "'", "*")),
     *(("“", "”"), ("„", "“"), ("„", "”"), ("‘", "’"), ("‚", "‘"), ("«", "»"), ("»", "«")),
-    *(("‹", "›"), ("「", "」"), ("『", "』")),
+    *(("‹", "›"), ("「", "」"), ("『", "』"), ("$$", "$$"), ("$", "$"), ("\\(", "\\)")),
 )
 WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
+SIGNS = ("(", "[", "<", "__")
+"""What stands around an answer, or belongs to it: `[0, 1]`, `<div>`, `__init__`."""
+ELEMENT = re.compile(r"\A<(b|i|u|em|strong|mark)>(.*)</\1>\Z", re.DOTALL)
+TAIL = re.compile(r"(?:\s|</s>|<\|\w+\|>|(?<=\n)(?:-{3,}|\*{3,}|_{3,})(?=\s*\Z))+\Z")
+"""What ends a response and says nothing: a rule below it, and a model's mark of its end."""
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
+GOES_ON = re.compile(rf"(?:{JOINT}|{any_of('denied')})[\s*_,:]*\Z", re.IGNORECASE)
+"""The end of a line that the next one goes on with: `billing or`."""
+TAKEN = pattern("denied", "wrong", "wait")
+WORDS = re.compile(r"[^\W\d_]+|\d+")
+FEW = 3
+"""Words that may stand between two answers that are given side by side, such as `Second guess:`,
+and words of the longest text before a colon that counts as an answer."""
 DOUBT = pattern("denied", "wrong", "doubt")
 """Words that take back what the line after them says."""
 OPTION = re.compile(
@@ -58,20 +66,18 @@ DOUBTED = re.compile(
 COMMAND = re.compile(r"\\[a-zA-Z]+")
 MOST_WORDS = 100
 """Words of an option that are looked for in a problem, at most."""
-LONGEST = 200_000
-"""Characters of a response in which JSON is looked for."""
-MOST_TRIES = 2_000
 
 
 class GivenAnswer(NamedTuple):
     """An answer that a response gives: its text, and the place that decided: box or last line.
     `line_before` is the line before it, and `after_box` the last line where that is not the box's:
-    another answer there makes two of them."""
+    another answer there makes two of them. `others` are the texts that are given as answers too."""
 
     text: str
     place: str
     line_before: str = ""
     after_box: str = ""
+    others: tuple[str, ...] = ()
 
 
 class NoAnswer(NamedTuple):
@@ -82,7 +88,7 @@ class NoAnswer(NamedTuple):
 
 def find_answer(response: str) -> GivenAnswer | NoAnswer:
     """Returns the answer that a response gives in words, or why it gives none."""
-    response = spoken(response).strip()
+    response = TAIL.sub("", spoken(response)).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
     end, unfenced = ending(response), FENCE.sub(lambda match: match[1], response)
@@ -96,26 +102,77 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
         if len(bodies) > 1:
             return NoAnswer(f"box: {' and '.join(map(show, bodies))}: several are no answer")
         last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
-        return GivenAnswer(bodies[0], "box", "", last)
+        others = tuple(texts_behind(response[_box_end(response) :]))
+        return GivenAnswer(bodies[0], "box", "", last, others)
     before = lines[-2] if len(lines) > 1 else ""
-    if before.endswith((":", "：")) and DOUBT.search(before):
+    if is_taken_back(before):
         return NoAnswer(f"last line: taken back by {show(before)}")
-    return GivenAnswer(lines[-1], "last line", before)
+    if GOES_ON.search(before) and not is_declared(lines[-1]):
+        return NoAnswer(f"last line: it goes on with {show(before)}")
+    return GivenAnswer(lines[-1], "last line", before, others=_declared_before(lines))
 
 
-def variants(text: str) -> Iterator[str]:
+def _box_end(response: str) -> int:
+    """Returns where the last box or tag of a response ends."""
+    ends = [match.end() for match in TAG.finditer(response)]
+    for match in BOX.finditer(response):
+        depth, at = 1, match.end()
+        while depth and at < len(response):
+            depth += (response[at] == "{") - (response[at] == "}")
+            at += 1
+        ends.append(at)
+    return max(ends, default=0)
+
+
+def _declared_before(lines: Sequence[str]) -> tuple[str, ...]:
+    """Returns the texts that lines before the last one declare as answers and nothing takes back:
+    of those before an answer that is declared itself, the ones with a few words between."""
+    texts: list[str] = []
+    words = 0
+    for line in reversed(lines[:-1]):
+        lead = LEAD.match(_plain(line))
+        text = _plain(line)[lead.end() :] if lead else ""
+        if text and not text.endswith((":", "：")):
+            texts.append(text)
+            words = 0
+            continue
+        words += len(WORDS.findall(line))
+        if is_declared(lines[-1]) and (words > FEW or TAKEN.search(line)):
+            break
+    return tuple(texts)
+
+
+def _plain(line: str) -> str:
+    return MARKUP.sub("", line.replace("**", ""), count=1).strip()
+
+
+def whole_and_first(text: str) -> tuple[str, str]:
+    """Returns a line, and its first sentence: a full stop may end it, or belong to a name."""
+    return text, SENTENCE_END.split(text)[0]
+
+
+def is_taken_back(line: str) -> bool:
+    """Returns whether a line takes back what follows it: `These are wrong:`."""
+    return line.rstrip(" *_").endswith((":", "：")) and DOUBT.search(line) is not None
+
+
+def variants(text: str, says_nothing: Callable[[str, str], bool] | None = None) -> Iterator[str]:
     """Yields a text as it stands, then without markup, the words before an answer, and a full
-    stop at its end. All of them are the same answer."""
-    yield from dict.fromkeys(_variants(text.strip()))
+    stop at its end. All of them are the same answer. `says_nothing` is asked of a mark that may be
+    a sign, such as a bullet or a bracket, and of what would be left without it."""
+    yield from dict.fromkeys(_variants(text.strip(), says_nothing or (lambda _, __: True)))
 
 
-def _variants(text: str) -> Iterator[str]:
+def _variants(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[str]:
     yield text
-    plain = MARKUP.sub("", text, count=1).strip()
+    mark = MARKUP.match(text)
+    plain = ELEMENT.sub(r"\2", text[mark.end() :].strip() if mark else text)
     for candidate in (plain, plain.replace("**", "")):
         lead = LEAD.match(candidate)
-        for part in (candidate, candidate[lead.end() :] if lead else "", _last_sentence(candidate)):
-            yield from _unwrapped(part.strip())
+        declared = (candidate[lead.end() :] if lead else "", _last_sentence(candidate))
+        whole = mark is None or (mark[0][0] != ">" and says_nothing(mark[0].strip(), candidate))
+        for part in (candidate if whole else "", *declared):
+            yield from _unwrapped(part.strip(), says_nothing)
 
 
 def _last_sentence(line: str) -> str:
@@ -126,13 +183,13 @@ def _last_sentence(line: str) -> str:
     return sentence[lead.end() :] if before and lead and not LEAD.search(before) else ""
 
 
-def _unwrapped(text: str) -> Iterator[str]:
+def _unwrapped(text: str, says_nothing: Callable[[str, str], bool]) -> Iterator[str]:
     """Yields a text, and what is within its quotes and marks, with and without a full stop."""
     for _ in range(4):
         if not text:
             return
         yield text
-        within = _within(text)
+        within = _within(text, says_nothing)
         if within is None and STOP.search(text):
             within = text[:-1].rstrip()
         if within is None:
@@ -140,14 +197,18 @@ def _unwrapped(text: str) -> Iterator[str]:
         text = within
 
 
-def _within(text: str) -> str | None:
+def _within(text: str, says_nothing: Callable[[str, str], bool]) -> str | None:
     for opened, closed in (*WRAPPED, *WRAPPED_IN_BRACKETS):
         size = len(opened) + len(closed)
         if len(text) > size and text.startswith(opened) and text.endswith(closed):
             inner = text[len(opened) : -len(closed)]
-            if opened not in inner and closed not in inner:
+            apart = opened not in inner and closed not in inner
+            if apart and (opened not in SIGNS or says_nothing(opened, inner)):
                 return inner.strip()
-    return None
+    element = ELEMENT.match(text)
+    if element is not None and "<" not in element[2]:
+        return element[2].strip()
+    return unwrap_latex(text) if LATEX.match(text) else None
 
 
 def unwrap_latex(text: str) -> str:
@@ -197,112 +258,10 @@ def is_one_of_several(given: GivenAnswer) -> bool:
 
 def is_declared(line: str) -> bool:
     """Returns whether a line says that an answer follows: `Label: …`."""
-    return LEAD.match(MARKUP.sub("", line.replace("**", ""), count=1).strip()) is not None
+    return LEAD.match(_plain(line)) is not None
 
 
 def show(text: str) -> str:
     """Returns a text in quotes, on one line, shortened for a reason."""
     line = " ".join(text.split())
     return repr(line if len(line) <= SHOWN else line[: SHOWN - 1] + "…")
-
-
-# JSON in a response:
-
-
-class RepeatedKey(ValueError):
-    """An object has a key twice, so nobody knows what it says."""
-
-
-def parse_json(text: str) -> Any:
-    """Returns JSON. Raises ValueError for what is none, for NaN, and for a key that is twice."""
-    try:
-        return _DECODER.decode(text.strip())
-    except RecursionError:
-        raise ValueError("it is too deep") from None
-
-
-def last_json(response: str) -> tuple[Any, str] | NoAnswer:
-    """Returns the last JSON object (or other JSON, where it is all there is) and its place. That is
-    the whole response, what a box or `<answer>` holds, the last block of code, or the last object
-    in the text. Two that differ with nothing between them are no answer, and neither is one that
-    the words around it take back."""
-    response = spoken(response).strip()
-    if not response:
-        return NoAnswer("no answer: the response is empty, but for what was thought")
-    end = ending(response)
-    if end.retracted:
-        return NoAnswer(f"box: {end.retracted}")
-    tagged = end.boxes[-1][1] if end.boxes and "{" in end.boxes[-1][1] else None
-    text = response[-LONGEST:]
-    blocks = list(FENCE.finditer(text))
-    problem = ""
-    for place, written in (
-        ("whole response", response),
-        ("answer tag", tagged),
-        ("code block", blocks[-1][1] if blocks else None),
-    ):
-        if written is None:
-            continue
-        try:
-            value = parse_json(written)
-            why = _retraction(text, *blocks[-1].span()) if place == "code block" else ""
-            return NoAnswer(f"{place}: {why}") if why else (value, place)
-        except RepeatedKey as error:
-            return NoAnswer(f"{place}: {error}")
-        except ValueError as error:
-            problem = problem or str(error)
-    objects = list(_objects(text))
-    if not objects:
-        return NoAnswer(f"no JSON: {problem[:100]}")
-    if isinstance(objects[-1][2], RepeatedKey):
-        return NoAnswer(f"last object: {objects[-1][2]}")
-    if len(objects) > 1:
-        (_, before, one), (start, _, other) = objects[-2:]
-        between = text[before:start]
-        if JOINED.fullmatch(between) and one != other:
-            return NoAnswer("last object: another one stands right before it, and they differ")
-    why = _retraction(text, *objects[-1][:2])
-    return NoAnswer(f"last object: {why}") if why else (objects[-1][2], "last object")
-
-
-def _retraction(text: str, start: int, end: int) -> str:
-    """Returns the words that take back the JSON that stands there in a text; or nothing. A remark
-    about other numbers than its own is none."""
-    words = JSON_MARKS.split(text[start:end])
-    numbers = [word for word in words if NUMERAL.fullmatch(word.removeprefix("-"))]
-    taken = (retraction(text, start, end, body) for body in numbers or [text[start:end]])
-    return next(filter(None, taken), "")
-
-
-def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
-    """Yields the outermost JSON objects in a text: where each begins and ends, and its value."""
-    at = text.find("{")
-    for _ in range(MOST_TRIES):
-        if at < 0:
-            return
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except RepeatedKey as error:
-            value, end = error, at + 1
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        yield at, end, value
-        at = text.find("{", end)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in members:
-            raise RepeatedKey(f"the key {key!r} is there twice")
-        members[key] = value
-    return members
-
-
-def refuse_constant(name: str) -> Any:
-    """Raises ValueError: Python reads NaN and Infinity, which are no JSON."""
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=refuse_constant)

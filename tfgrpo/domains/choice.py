@@ -5,10 +5,11 @@ choice:labels.txt         the labels in a file, one a line
 choice:["no","yes"]       the labels themselves, as a JSON list
 
 The labels are told to the model in the prompt. The answer is a label that stands in the last box
-or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, `_`, `-` and
-spaces do not matter where labels stay apart without them. A letter may stand before its option's
-text. A box that holds no label does not stand in the way of `Label:` on the last line. Naming
-several labels, mentioning one in a sentence, or taking it back is no answer.
+or `<answer>`, alone on the last line or after `Label:`, or in a JSON object under `label`, `answer`
+or a key that the problem names; case, spaces, and `_` and `-` between words do not matter where
+labels stay apart without them. A letter may stand before its option's text. A box that holds no
+label does not stand in the way of `Label:` on the last line. Naming several labels, mentioning one
+in a sentence, or taking it back is no answer.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ from tfgrpo.domains.answer_reading import (
     NoAnswer,
     find_answer,
     is_declared,
+    is_taken_back,
     option_letter,
     own_option,
-    parse_json,
     show,
     unwrap_latex,
     variants,
+    whole_and_first,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.mathematics.extract import spoken, without_unseen
+from tfgrpo.domains.json_reading import last_place
+from tfgrpo.domains.mathematics.doubt import pattern
+from tfgrpo.domains.mathematics.extract import NEGATIVE, spoken, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
@@ -53,8 +57,16 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
+CALLED = pattern("answer")
 DASHED = re.compile(r"\A\(?(\w)\)?\s+[-–—]\s+")
 """A letter with a dash before the text of its option: `D - 4.5 J`."""
+DASH = re.compile(r"[‐-―−]")
+BOUND = re.compile(r"\A([<>≤≥]=?)\s+")
+BETWEEN = re.compile(
+    r"(?<=[^\W_])(?:\s*_+\s*(?=[^\W_])|\s*-+\s*(?=[^\W\d_]))|(?<=[^\W\d_])-+(?=\d)"
+)
+"""What stands between two words as a blank does. Between digits a dash or `_` is a sign, and so is
+a dash before a digit behind a blank."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
@@ -68,7 +80,7 @@ class Labels:
     def _known(self) -> dict[str, str | None]:
         """Every way to write a label, with the label, or None where two are written so."""
         known: dict[str, str | None] = {}
-        for write in (_exactly, fold, lambda name: fold(name.rstrip(".!?"))):
+        for write in (_exactly, fold, _unmarked, _unsigned):
             ways: dict[str, set[str]] = {}
             for name in self.names:
                 ways.setdefault(write(name), set()).add(name)
@@ -80,11 +92,33 @@ class Labels:
     def label_of(self, text: str) -> str | None:
         """Returns the label that a text is, markup and words like `Label:` apart; None for what
         is no label, or could be two."""
-        for variant in variants(unwrap_latex(text)):
-            for way in (_exactly(variant), fold(variant)):
-                if way in self._known:
-                    return self._known[way]
-        return None
+        text = unwrap_latex(text)
+        for variant in variants(text, lambda *_: False):
+            label = self._written(variant)
+            if label is not None:
+                return label
+        labels = (self._written(variant) for variant in variants(text))
+        label = next(filter(None, labels), None)
+        return None if label in self._signed else label
+
+    def named(self, text: str) -> str | None:
+        """Returns the label that a text is, or that follows one word of it: `maybe refund`."""
+        return self.label_of(text) or self.label_of(text.partition(" ")[2])
+
+    def _written(self, text: str) -> str | None:
+        """Returns the label that is written so; None for no label, or for two."""
+        ways = (_exactly(text), fold(text), _unsigned(text))
+        return next((self._known[way] for way in ways if way in self._known), None)
+
+    @cached_property
+    def _signed(self) -> frozenset[str]:
+        """The labels that differ from another one by signs alone, such as `-1` and `1`, or by what
+        may be a mark before it. No bullet and no bracket is taken off these."""
+        alike: dict[str, set[str]] = {}
+        for name in self.names:
+            for way in {re.sub(r"[\W_]+", "", fold(part)) for part in variants(name)}:
+                alike.setdefault(way, set()).add(name)
+        return frozenset(name for names in alike.values() if len(names) > 1 for name in names)
 
     def chosen(self, text: str, question: str = "") -> str | None:
         """Returns the label that an answer to a question is, also where it is a letter with its
@@ -110,9 +144,20 @@ def _exactly(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Returns a label without what does not tell labels apart: case, `_`, `-`, runs of spaces."""
+    """Returns a label without what does not tell labels apart: case, runs of spaces, and `_` and
+    `-` between words. Elsewhere these are signs: `-1`, `O-`, `1-5`."""
     text = unicodedata.normalize("NFKC", without_unseen(text)).casefold()
-    return " ".join(re.sub(r"[\s_\-‐-―]+", " ", text).split())
+    text = " ".join(BOUND.sub(r"\1", DASH.sub("-", text)).split())
+    return " ".join(BETWEEN.sub(" ", text).split())
+
+
+def _unmarked(name: str) -> str:
+    return fold(name.rstrip(".!?"))
+
+
+def _unsigned(text: str) -> str:
+    """Returns a label without the plus before a number, which changes nothing."""
+    return re.sub(r"\A\+(?=\d)", "", fold(text))
 
 
 def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
@@ -144,42 +189,79 @@ def _in_words(response: str, labels: Labels, question: str) -> tuple[str, str] |
         return given
     label = labels.chosen(given.text, question)
     if label is None and is_declared(given.after_box):
-        given = GivenAnswer(given.after_box, "last line")
+        given = GivenAnswer(given.after_box, "last line", others=given.others)
         label = labels.chosen(given.text, question)
     if label is None:
         return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
-    other = labels.label_of(given.after_box or given.line_before)
-    if other is not None and other != label:
+    others = {labels.named(part) for text in given.others for part in whole_and_first(text)}
+    others.add(labels.label_of(given.after_box or given.line_before))
+    for other in sorted(filter(None, others - {label})):
         return NoAnswer(f"{given.place}: {show(label)} and {show(other)}: several are no answer")
     return label, given.place
 
 
 def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | NoAnswer | None:
-    """Returns the label that a response gives as JSON; None where it is no JSON."""
+    """Returns the label that a response ends in as JSON; None where it ends in no JSON."""
     text = spoken(response).strip()
-    if text.endswith("```") and (blocks := FENCE.findall(text)):
-        text = blocks[-1].strip()
-    lines = text.splitlines()
-    if not text.startswith(("{", "[", '"')) and lines and lines[-1].strip().startswith("{"):
-        text = lines[-1].strip()
-    if not text.startswith(("{", "[", '"')):
+    if not _ends_in_json(text):
         return None
-    try:
-        parsed: Any = parse_json(text)
-    except ValueError as error:
-        return NoAnswer(f"JSON: {error}") if text.startswith("{") else None
-    values = [parsed]
-    if isinstance(parsed, dict):
-        named = [parsed[key] for key in parsed if key.casefold() in KEYS]
-        values = named or (list(parsed.values()) if len(parsed) == 1 else [])
+    last = last_place(text)
+    if isinstance(last, NoAnswer):
+        return last if "{" in text else None
+    before = text[: last.start].rstrip().removesuffix("```json").rstrip("` \n")
+    line = before.rpartition("\n")[2]
+    if is_taken_back(line):
+        return NoAnswer(f"JSON: taken back by {show(line)}")
+    label = _label_in(last.value, labels, question)
+    if label is None:
+        return NoAnswer(
+            f"no label: JSON: {show(text[last.start : last.end])} gives none, or several"
+        )
+    beside = find_answer(f"{text[: last.start]}\n{text[last.end :]}")
+    if isinstance(beside, GivenAnswer) and (beside.place == "box" or is_declared(beside.text)):
+        other = labels.chosen(beside.text, question)
+        if other is not None and other != label:
+            return NoAnswer(f"JSON: {show(label)} and {show(other)}: several are no answer")
+    return label, "JSON"
+
+
+def _ends_in_json(text: str) -> bool:
+    """Whether a response is JSON, or ends in some: in a block of code or on its last line."""
+    if text.startswith(("{", "[", '"')):
+        return True
+    blocks = FENCE.findall(text) if text.endswith("```") else []
+    last = blocks[-1] if blocks else text.rpartition("\n")[2]
+    return last.strip().startswith(("{", "[", '"') if blocks else "{")
+
+
+def _label_in(value: Any, labels: Labels, question: str) -> str | None:
+    """Returns the label that JSON gives: itself, or under a key that stands for an answer. None
+    where it gives several, or another field denies it."""
+    values = [value]
+    if isinstance(value, dict):
+        named = {key for key in value if _holds_label(key, question)}
+        values = [value[key] for key in named]
+        if any(_denies(value[key], labels) for key in value.keys() - named if key not in question):
+            return None
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     texts = {text for value in flat for text in _texts_of(value, labels)}
     if len(texts) != 1 or len(flat) != len(values):
-        return NoAnswer(f"JSON: {show(text)} names no label, or several")
-    label = labels.chosen(texts.pop(), question)
-    if label is None:
-        return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
-    return label, "JSON"
+        return None
+    return labels.chosen(texts.pop(), question)
+
+
+def _holds_label(key: str, question: str) -> bool:
+    """Whether a key of an object stands for the answer: it is called so, or the problem names
+    it in quotation marks."""
+    words = re.sub(r"[\s_-]+", " ", key)
+    return key.casefold() in KEYS or bool(CALLED.fullmatch(words)) or f'"{key}"' in question
+
+
+def _denies(value: object, labels: Labels) -> bool:
+    """Whether another field says that the label does not hold: `"applies": false`."""
+    if isinstance(value, str):
+        return NEGATIVE.fullmatch(value) is not None and labels.label_of(value) is None
+    return value is False
 
 
 def _texts_of(value: object, labels: Labels) -> list[str]:

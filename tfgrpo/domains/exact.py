@@ -3,6 +3,9 @@
 exact                                    spaces apart, and a full stop or quotes around the answer
 exact:case=ignore,punctuation=ignore     other things that do not matter
 
+A mark before an answer or around it is a bullet, bold or a bracket only where what is left cannot
+be another answer: a bullet before a word, `- Paris`, and not `- 12`, `24. Dezember` or `__init__`.
+
 The answer is what the last box or `<answer>` holds, or the last line, alone or after `Answer:`;
 a ground truth of several lines is compared with the whole response.
 """
@@ -18,6 +21,8 @@ from typing import Literal, TypeAlias, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import (
+    FEW,
+    WORDS,
     GivenAnswer,
     NoAnswer,
     find_answer,
@@ -25,6 +30,7 @@ from tfgrpo.domains.answer_reading import (
     is_one_of_several,
     show,
     variants,
+    whole_and_first,
 )
 from tfgrpo.domains.base import Domain, Verdict
 from tfgrpo.domains.domain_options import read_options
@@ -36,6 +42,7 @@ AGENT_OBJECTIVE = (
     "as `Answer: …`."
 )
 LEARNING_OBJECTIVE = "Rules that make answers to questions like these come out exactly right."
+WORD = re.compile(r"[*`\"'“„«_]*[^\W\d_]")
 Keeping: TypeAlias = Literal["keep", "ignore"]
 
 
@@ -75,7 +82,7 @@ def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Ver
     golds, given = problem.ground_truths, _given(problem, response, rules)
     if isinstance(given, NoAnswer):
         return Verdict(0.0, None, given.reason)
-    place, texts, shown = given.place, list(variants(given.text)), given.text
+    place, texts, shown = given.place, _texts(given.text), given.text
     right = next((gold for gold in golds if _matching(texts, [gold], rules)), None)
     normal = rules.apply(texts[-1] if texts else "")
     if not normal and right is None:
@@ -92,7 +99,7 @@ def read(problem: Problem, response: str, rules: Normalisation = USUAL) -> str |
     given = _given(problem, response, rules)
     if isinstance(given, NoAnswer):
         return None
-    return [given.text, *variants(given.text)][-1]  # without the marks around it
+    return [given.text, *_texts(given.text)][-1]  # without the marks around it
 
 
 def _given(problem: Problem, response: str, rules: Normalisation) -> GivenAnswer | NoAnswer:
@@ -105,10 +112,25 @@ def _given(problem: Problem, response: str, rules: Normalisation) -> GivenAnswer
         return given
     other = given.after_box if is_declared(given.after_box) else ""
     other = other or (given.line_before if is_one_of_several(given) else "")
-    texts, others = (list(variants(text)) for text in (given.text, other))
-    if not other or _matching(texts, others, rules):
-        return given
-    return NoAnswer(f"{given.place}: {show(given.text)} and {show(other)} are two answers")
+    declared = given.place == "box" or is_declared(given.text)
+    brief = [text for text in given.others if declared or len(WORDS.findall(text)) <= FEW]
+    for text in filter(None, (other, *brief)):
+        others = [way for part in whole_and_first(text) for way in _texts(part)]
+        if not _matching(_texts(given.text), others, rules):
+            return NoAnswer(f"{given.place}: {show(given.text)} and {show(text)} are two answers")
+    return given
+
+
+def _texts(text: str) -> list[str]:
+    """Returns the ways to read a text as an answer. A mark before it is a bullet only before a
+    word: `- Paris` is Paris, and neither is `- 12` 12 nor `24. Dezember` Dezember."""
+    return list(variants(text, _says_nothing))
+
+
+def _says_nothing(mark: str, rest: str) -> bool:
+    if mark == "__":
+        return " " in rest  # else it may be a name
+    return mark[0] in "-*•#" and WORD.match(rest) is not None
 
 
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:

@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains import conversation
-from tfgrpo.domains.answer_reading import refuse_constant
 from tfgrpo.domains.base import Context, Domain, DomainInvalid, Trajectory, Verdict, imported
 from tfgrpo.domains.conversation import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.domains.domain_options import first_error, read_toml
+from tfgrpo.domains.json_reading import refuse_constant
 from tfgrpo.domains.judge import ask_question
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed

@@ -14,8 +14,9 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.answer_reading import NoAnswer, last_json, variants
+from tfgrpo.domains.answer_reading import NoAnswer, variants
 from tfgrpo.domains.choice import fold
+from tfgrpo.domains.json_reading import last_json
 from tfgrpo.domains.mathematics.extract import spoken
 from tfgrpo.learn.examples import are_answers_alone
 from tfgrpo.notices import NothingToLearn

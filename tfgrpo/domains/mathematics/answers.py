@@ -32,7 +32,7 @@ from tfgrpo.domains.mathematics.dates_bases_compounds import (
 )
 from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending, retraction, without_unseen
-from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
+from tfgrpo.domains.mathematics.notation import ONE_OF, WRAPPING, plainly
 from tfgrpo.domains.mathematics.numerals import ungrouped, with_points, without_full_stop
 from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
@@ -43,6 +43,7 @@ from tfgrpo.domains.mathematics.quantities import (
     quantity,
     unit_factor,
 )
+from tfgrpo.domains.mathematics.surroundings import stands_alone
 
 RUN = re.compile(r"[a-zA-Z]{2,4}\Z")
 LOG = re.compile(r"\\?(?<![a-zA-Z])log(?!\s*_|[a-zA-Z\d])")
@@ -152,6 +153,8 @@ def at_once(gold: str, response: str) -> Verdict | None:
     if (
         not INTEGER.match(answer)
         or CUT.search(response, max(end, 0))
+        or not stands_alone(response, start, end + 1)
+        or re.search(r"\d", response[end:])
         or retraction(response, start, end + 1, answer)
     ):
         return None
@@ -164,7 +167,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
 def ground_truth(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
     gold = without_unseen(gold)
-    boxed = ending(gold)
+    boxed = ending(gold, is_truth=True)
     if boxed.boxes:
         return boxed.listed
     stated = STATED.findall(gold)
@@ -194,6 +197,7 @@ def _readings(gold: str, answer: str, rules: Rules) -> Iterable[str]:
     else:
         forms = [answer]
     forms = [plainly(form) for form in forms]
+    forms += [match[1].strip() for match in map(ONE_OF.match, forms) if match is not None]
     if not _is_one(gold):
         forms += [ungrouped(forms[0]), TIGHT.sub(", ", forms[0])]
     elif "." in gold or not AND_NOTHING.search(answer):

@@ -42,7 +42,7 @@ SPACED = (
         r"|classification)",
         "that|this|it|which", "is|was|s|be|seems|looks",
         r"(?:in|inside|into|within|with|using)(?:\s+(?:the|an?))?",
-        r"wait|hold\s+on|hmm+|actually|oops|sorry|check\w*|but|no|not\s+sure|unsure",
+        r"wait|hold\s+on|hmm+|actually|oops|sorry|correction|check\w*|but|no|not\s+sure|unsure",
         r"I\s+(?:made\s+(?:a\s+mistake|an\s+error)|was\s+wrong|misread)|scratch\s+that"
         r"|(?:should|must)\s+(?:instead\s+be|(?:be|have\s+been)\s+.{0,30}\binstead)",
         r"(?:wrong|incorrect|false|mistake|error|(?:not|cannot|\w+n['’]t)\s+(?:[a-z]+\s+){0,2}?"
@@ -55,7 +55,7 @@ SPACED = (
     Words(  # German
         r"(?:(?:die|das|der|meine?)\s+)?(?:(?:endgültige|richtige)\s+)*(?:Antwort|Lösung|Ergebnis)",
         "das|dies|es", "ist|war|lautet", r"(?:in|innerhalb|mit)(?:\s+(?:de[mnr]|einem))?",
-        "Moment|halt|warte|nein|aber|doch",
+        "Moment|halt|warte|nein|aber|doch|Korrektur|Berichtigung",
         r"habe\s+(?:mich\s+(?:geirrt|verrechnet)|einen\s+Fehler)",
         r"falsch|inkorrekt|Fehler|(?:(?:stimmt|kann)\s+)?(?:so\s+)?nicht\s+(?:richtig|korrekt|wahr|möglich|sein)"
         r"|stimmt\s+(?:so\s+)?nicht",
@@ -66,7 +66,7 @@ SPACED = (
     Words(  # French
         r"(?:(?:la|le|ma)\s+)?(?:réponse|résultat|solution)(?:\s+(?:finale?|correcte?))?",
         "cela|ceci|ça|ce?", r"(?:n['’])?(?:est|était)", "dans|avec|entre",
-        "attendez|attends|non|mais",
+        "attendez|attends|non|mais|correction",
         r"me\s+suis\s+trompée?|fait\s+une\s+erreur",
         r"faux|fausse|incorrecte?|erreur|pas\s+(?:juste|correcte?|vrai|possible)",
         "pas|ni|jamais", r"incorrecte?|peut-être|sauf|plutôt\s+que|exclue?",
@@ -74,7 +74,7 @@ SPACED = (
     ),
     Words(  # Spanish
         r"(?:(?:la|el|mi)\s+)?(?:respuesta|resultado|solución)(?:\s+(?:final|correcta?))?",
-        "es[oae]|esto", "es|era", r"(?:en|dentro\s+de|con|entre)", "espera|no|pero",
+        "es[oae]|esto", "es|era", r"(?:en|dentro\s+de|con|entre)", "espera|no|pero|corrección",
         r"me\s+equivoqué|cometí\s+un\s+error",
         r"incorrect[oa]|fals[oa]|erróne[oa]|error|no\s+es\s+(?:correct[oa]|posible|ciert[oa])",
         r"no\s+(?:es|son|era)|nunca|tampoco", r"incorrect[oa]|quizás?|tal\s+vez|salvo|excepto",
@@ -82,12 +82,13 @@ SPACED = (
     ),
     Words(  # Russian
         r"(?:итоговый\s+|правильный\s+)?(?:ответ|результат)", "это", "равен|равна", "в|внутри",
-        "подождите|стоп|нет|но", r"я\s+(?:ошиб\w+|допустил\w?\s+ошибку)",
+        "подождите|стоп|нет|но|исправление|поправка", r"я\s+(?:ошиб\w+|допустил\w?\s+ошибку)",
         r"неверно|неправильно|ошибка|не\s+(?:верно|так|правильно)", "не|нет|ни",
         "неверно|возможно|наверное|кроме|исключено", "больше|меньше|более|менее|минимум|максимум",
     ),
     Words(  # Arabic
-        "(?:الجواب|الإجابة|النتيجة)", "هذا|هذه|ذلك", "هو|هي", "في|داخل", "انتظر|لا|لكن", "أخطأت",
+        "(?:الجواب|الإجابة|النتيجة)", "هذا|هذه|ذلك", "هو|هي", "في|داخل", "انتظر|لا|لكن|تصحيح",
+        "أخطأت",
         r"خطأ|خاطئة?|(?:غير|ليس)\s+صحيحا?", "ليس|ليست|لا", "خطأ|ربما|باستثناء|ما\\s+عدا",
         "أكثر|أقل",
     ),
@@ -95,19 +96,19 @@ SPACED = (
 UNSPACED = (
     Words(  # Chinese
         "(?:最终|正确)?(?:答案|结果)", "[这那它此]个?", "[是为]", "[在用]",
-        "等等|等一下|不对|但是?",
+        "等等|等一下|不对|但是?|更正|纠正",
         "我?(?:算|弄|搞|看)错了?|我犯了", "错误?的?|不是?(?:对|正确)的?|有误",
         "不是|并非|不等于|而非", "也许|可能|除了|错误", "以上|以下|至少|至多|更多|更少|不到|超过",
     ),
     Words(  # Japanese
-        "(?:最終的な)?(?:答え|解答|回答)", "[こそ]れ", "は", "[「『]", "待って|いや|でも",
+        "(?:最終的な)?(?:答え|解答|回答)", "[こそ]れ", "は", "[「『]", "待って|いや|でも|訂正",
         "間違えました|計算ミス",
         "間違いです|誤りです|違います|正しくない|正しくありません|では(?:ない|ありません)",
         "ではなく", "かもしれ|たぶん|おそらく|間違い", "以上|以下|未満|少なくとも",
     ),
     Words(  # Korean
         "(?:최종\\s*)?(?:정답|답변?)[은이]?", "[이그]것|이건", "[은는]", "[‘“]",
-        "잠깐|아니|하지만", "실수했",
+        "잠깐|아니|하지만|정정", "실수했",
         "틀렸습니다|틀립니다|틀렸다|잘못|(?:[이가]\\s*)?아(?:닙니다|니다)|맞지\\s*않",
         "아니라", "아마|제외", "이상|이하|미만|최소|최대",
     ),

@@ -14,17 +14,13 @@ from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
 from tfgrpo.domains.mathematics.notation import JOINTS
-from tfgrpo.domains.mathematics.number_words import SIGNS, WORD
+from tfgrpo.domains.mathematics.second_answers import GIVEN, numbers_behind
+from tfgrpo.domains.mathematics.surroundings import MATHS, in_its_formula
 
 TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|\[/THINK\]", re.IGNORECASE)
 THINKING = re.compile(r"<(?:think|thinking|thought|reasoning)>|\[THINK\]", re.IGNORECASE)
 """How models mark what they think before they answer."""
-MATHS = re.compile(
-    r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$"
-    r"|\\\[((?:(?!\\\[).)+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)",
-    re.DOTALL,
-)
 BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
 BEGUN = re.compile(BOX.pattern + "|<answer>", re.IGNORECASE)
 CUT = re.compile(
@@ -33,12 +29,6 @@ CUT = re.compile(
 """The end of a response that was cut off within what begins an answer."""
 BARE_BOX = re.compile(r"\\boxed\s+(-?\d+(?:\.\d+)?|[a-zA-Z])(?=\s*(?:[$.,]|\\[)\]]|\n|\Z))")
 """A box without braces around a number or a letter that is all of it: `$\\boxed 3$`."""
-NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
-GIVEN = re.compile(
-    MATHS.pattern + rf"|({NUMBER}(?:\s*(?:\b{WORD}|(?<!\w)[{SIGNS}])\.?)?)",
-    re.DOTALL | re.IGNORECASE,
-)
-"""A formula, or a number with the word behind it that makes another one of it: `5 million`."""
 FINAL = re.compile(r"final answer\W", re.IGNORECASE)
 AFTERWARDS = re.compile(r"<\|im_|I hope it is correct")
 """The words between which the answer of a response in prose is looked for."""
@@ -98,6 +88,11 @@ MENTIONED = re.compile(rf"(?:{any_of('within')}\s*[`'\"$(]*|`)\Z", re.IGNORECASE
 """Words before a box or a tag that is named and holds nothing: "I put it in \\boxed{}"."""
 
 
+BLANK = re.compile(r"\\\s+\Z")
+"""A blank of LaTeX that ends a box."""
+PART = "it is a part of a larger formula"
+
+
 class Ending(NamedTuple):
     """How a response ends: the boxes that are its answer, each with its name, if any. `retracted`
     says how the response takes its answer back, in words; else it is empty."""
@@ -115,18 +110,20 @@ class Ending(NamedTuple):
 
 def extract(response: str) -> str | None:
     """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
-    boxes = ending(response).boxes
+    boxes = ending(response, is_truth=True).boxes
     return boxes[-1][1] if boxes else None
 
 
-def ending(response: str) -> Ending:
+def ending(response: str, *, is_truth: bool = False) -> Ending:
     """Returns the boxes and tags that end a response with nothing but commas and "and" between
-    them. They are one answer; those that say the same are one box."""
+    them. They are one answer, with what is given as another one behind them; those that say the
+    same are one box. Behind the box of a ground truth nothing else is given."""
     response = EMPTY.sub(_unless_mentioned, BARE_BOX.sub(r"\\boxed{\1}", spoken(response)))
     marks, begun = _marks(response)
     if not marks or CUT.search(response[-NEARBY:]) or begun > marks[-1][0]:
         return Ending(())
     chosen: list[tuple[str, str]] = []
+    spans: list[tuple[int, int]] = []
     follows: int | None = None
     retracted = retraction(response, *marks[-1])
     for start, end, body in reversed(marks):
@@ -137,10 +134,20 @@ def ending(response: str) -> Ending:
             break
         name = NAME.search(response, max(0, start - 20), start)
         within = ending(body)  # <answer>\boxed{4}</answer>
+        spans.append((start, end))
         retracted = retracted or within.retracted
-        chosen += within.boxes[::-1] or [(name[0] if name else "", body.strip())]
+        chosen += within.boxes[::-1] or [(name[0] if name else "", BLANK.sub("", body).strip())]
     if len({body for _, body in chosen}) == 1:
         chosen = chosen[:1]
+    if len(spans) == 1 and len(chosen) == 1 and BOX.match(response, spans[0][0]):
+        whole = in_its_formula(response, *spans[0], chosen[0][1])
+        if whole is None:
+            retracted = retracted or PART
+        chosen = [(chosen[0][0], whole or chosen[0][1])]
+    if chosen and not retracted and not is_truth:
+        behind = numbers_behind(response[marks[-1][1] :], chosen[0][1])
+        bodies = {body for _, body in chosen}
+        chosen = [*(("", body) for body in behind if body not in bodies), *chosen]
     return Ending(tuple(chosen[::-1]), retracted if chosen else "")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tfgrpo.domains.mathematics.doubt import any_of
 from tfgrpo.domains.mathematics.number_words import as_numbers
 
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
@@ -21,6 +22,14 @@ SIGNS = str.maketrans({
 EDGES = r"(?:[\s~]|\\[,;:! ]|\\q?quad(?![a-zA-Z])|\\(?:display|text)style(?![a-zA-Z]))+"
 """Spaces and styles, which say nothing before an answer or behind it."""
 AROUND = re.compile(rf"\A{EDGES}|{EDGES}\Z")
+LAST_BLANK = re.compile(r"\s*\\\\\s*\Z")
+"""The end of a row behind an answer."""
+HEADED = re.compile(
+    rf"\A(?:\\text\w*\s*\{{\s*{any_of('answer')}\s*[:：]\s*\}}|{any_of('answer')}\s*[:：]"
+    r"|\\text\w*\s*\{\s*([A-Z]{3}\s*)\})\s*(?=[-\\$\d.])",
+    re.IGNORECASE,
+)
+"""Words before an answer that say that it is one, and the name of a currency, set as words."""
 NEGATED = re.compile(r"\A(?:minus|negative|menos|moins|meno)\s+(?=\.?\d)", re.IGNORECASE)
 """A sign in words, before a number."""
 DELIMITED = re.compile(
@@ -103,6 +112,10 @@ DRESS = re.compile(
 SETTING = (
     (re.compile(r"\\(?:nice|s|x)frac(?![a-zA-Z])"), r"\\frac"),
     (re.compile(r"\\(?:bf|it|sf|tt|em|bfseries|itshape)(?![a-zA-Z])|\\tag\*?\s*\{[^{}]*\}"), ""),
+    (re.compile(r"\\rm(?![a-zA-Z])(?=\s*-?\d[\d.,]*\Z)"), ""),
+    (re.compile(r"\\lbrace(?![a-zA-Z])\s*"), r"\\{"),
+    (re.compile(r"\s*\\rbrace(?![a-zA-Z])"), r"\\}"),
+    (re.compile(r"(?<=\d)\\(?:mathrm|text)\s*\{\s*E\s*\}(?=[-+]?\d)"), "E"),
     (re.compile(r"\\hspace\*?\s*\{[^{}]*\}"), r"\\,"),
     (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
     (re.compile(r"\\(?:pounds|textsterling)(?![a-zA-Z])\s*(?:\{([^{}]*)\})?"), r"£\1"),
@@ -114,11 +127,17 @@ MEASURED = re.compile(r"\\(?:SI|qty)\s*(?:\[[^\]]*\])?\{([^{}]*)\}\s*\{([^{}]*)\
 """A quantity as siunitx sets it: `\\SI{5}{\\kilo\\gram}`."""
 PREFIXED = re.compile(r"\\(pico|nano|micro|milli|centi|deci|kilo|mega|giga|tera)\s*\\")
 FACED = re.compile(
-    r"((?:\\(?:boldsymbol|bm|underline|mathbf|textbf|mathrm|mathit|mathsf|mathtt|textit|emph|num"
+    r"((?:\\(?:boldsymbol|bm|underline|mathbf|textbf|mathrm|mathit|mathsf|mathtt|texttt|textsf|textit|emph|num"
     r"|ensuremath)\s*"
     r"\{[\s{]*)+)\$?\s*(-?\d[\d.,]*)\s*\$?((?:\s*\})+)"
 )
 """A number with a face of its own."""
+BLANKED = re.compile(
+    r"(?<![\d.,])[1-9]\d{0,2}(\\[;:]|\{\\[,;:]\})\d{3}(?:\1\d{3})*(?![\d,]|\.\d{3}|\1)"
+)
+"""Thousands with wide blanks between them."""
+ONE_OF = re.compile(r"[\s$]*[a-zA-Z]\s*\\in\s*\\\{([^{},;|:\\]+)\\\}[\s$]*\Z")
+"""A variable in a set of one element, which is its value."""
 BRACED = re.compile(r"\A\s*\{+\s*\$?([^{}$]*)\$?\s*\}+\s*\Z")
 ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\rangle(?![a-zA-Z])")
 BUILDER = re.compile(
@@ -152,7 +171,8 @@ WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
 
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
-    text = NEGATED.sub("-", AROUND.sub("", re.sub(r"(\s)\s+", r"\1", text)))
+    text = LAST_BLANK.sub("", re.sub(r"(\s)\s+", r"\1", text))
+    text = NEGATED.sub("-", AROUND.sub("", HEADED.sub(r"\1", text)))
     if (within := DELIMITED.match(text)) is not None:
         text = AROUND.sub("", within["one"] or within["two"] or within["three"])
     text = PER_CENT.sub(r"\\%", WHOLE.sub(r"\1", TRAILING.sub("", text)))
@@ -178,6 +198,7 @@ def _set(text: str) -> str:
     """Returns an answer without what says how it is set, where other names say the same."""
     for pattern, plain in SETTING:
         text = pattern.sub(plain, text)
+    text = BLANKED.sub(lambda match: match[0].replace(match[1], ""), text)
     return MEASURED.sub(_measured, text)
 
 

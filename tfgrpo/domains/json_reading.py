@@ -1,0 +1,194 @@
+"""Which JSON of a response is its answer.
+
+The answer is the last object, wherever it stands: it may be the whole response, in a block of code,
+in a box or `<answer>`, or between words. An object inside one that cannot be read is none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tfgrpo.domains.answer_reading import FENCE, NoAnswer
+from tfgrpo.domains.mathematics.extract import (
+    BOX,
+    JOINED,
+    NUMERAL,
+    TAG,
+    ending,
+    retraction,
+    spoken,
+)
+
+JSON_MARKS = re.compile(r'[\s":,\[\]{}]+')
+BLOCK = re.compile(r"```[\w-]*[ \t\n](.*?)```", re.DOTALL)
+"""A block of code, also one on a single line."""
+BEGUN = re.compile(r"""\{\s*(?:["']|//|/\*|\w+\s*:)""")
+"""What begins an object, well-formed or not."""
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+LAYOUT = re.compile(r"</?\w+>|```[\w-]*|\\[a-z]+\b|[{}]")
+"""What a response is set in, which is no word."""
+WORD = re.compile(r"[^\W\d_]+|\d+")
+FEW = 3
+"""Words that may stand between two objects in a row: `or`, `Option 2:`."""
+LONGEST = 200_000
+"""Characters of a response in which JSON is looked for."""
+MOST_TRIES = 2_000
+
+
+class RepeatedKey(ValueError):
+    """An object has a key twice, so nobody knows what it says."""
+
+
+class Unreadable(ValueError):
+    """An object was begun that is no JSON."""
+
+
+class Placed(NamedTuple):
+    """JSON in a text: where it begins and ends, its value, or why it has none, and its place."""
+
+    start: int
+    end: int
+    value: Any
+    place: str
+
+
+def parse_json(text: str) -> Any:
+    """Returns JSON. Raises ValueError for what is none, for NaN, and for a key that is twice."""
+    try:
+        return _DECODER.decode(text.strip())
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def last_json(response: str) -> tuple[Any, str] | NoAnswer:
+    """Returns the last JSON object (or other JSON, where it is all there is) and its place. Two
+    that differ in a row are no answer: with a few words between them at most, or a joint such as
+    "or". Neither is one that the words around it take back."""
+    last = last_place(response)
+    return last if isinstance(last, NoAnswer) else (last.value, last.place)
+
+
+def last_place(response: str) -> Placed | NoAnswer:
+    """Returns the JSON that a response gives, and where it stands in what was said aloud."""
+    response = spoken(response).strip()
+    if not response:
+        return NoAnswer("no answer: the response is empty, but for what was thought")
+    end = ending(response)
+    if end.retracted:
+        return NoAnswer(f"box: {end.retracted}")
+    problem = ""
+    try:
+        return Placed(0, len(response), parse_json(response), "whole response")
+    except RepeatedKey as error:
+        return NoAnswer(f"whole response: {error}")
+    except ValueError as error:
+        problem = str(error)
+    text = response[-LONGEST:]
+    given = sorted(_given(text), key=lambda one: one.start)
+    if not given:
+        return NoAnswer(f"no JSON: {problem[:100]}")
+    last = given[-1]
+    if isinstance(last.value, ValueError):
+        return NoAnswer(f"{last.place}: {last.value}")
+    for one, after in zip(given[-2::-1], given[:0:-1], strict=True):
+        if isinstance(one.value, Unreadable) or not _in_a_row(text, one, after):
+            break
+        if one.value != last.value:
+            return NoAnswer("last object: another one stands right before it, and they differ")
+    why = _retraction(text, last.start, last.end)
+    if why:
+        return NoAnswer(f"{last.place}: {why}")
+    return last._replace(start=last.start + len(response) - len(text))
+
+
+def _in_a_row(text: str, one: Placed, other: Placed) -> bool:
+    """Whether two objects stand in a row, so that neither is the answer if they differ. One of
+    other fields behind a few words may be what the answer was made of."""
+    between = LAYOUT.sub(" ", text[one.end : other.start])
+    if JOINED.fullmatch(between):
+        return True
+    both = isinstance(one.value, dict) and isinstance(other.value, dict)
+    alike = both and bool(one.value.keys() & other.value.keys())
+    return len(WORD.findall(between)) <= FEW and (alike or isinstance(one.value, ValueError))
+
+
+def _retraction(text: str, start: int, end: int) -> str:
+    """Returns the words that take back the JSON that stands there in a text; or nothing. A remark
+    about other numbers than its own is none."""
+    words = JSON_MARKS.split(text[start:end])
+    numbers = [word for word in words if NUMERAL.fullmatch(word.removeprefix("-"))]
+    taken = (retraction(text, start, end, body) for body in numbers or [text[start:end]])
+    return next(filter(None, taken), "")
+
+
+def _given(text: str) -> Iterator[Placed]:
+    """Yields the JSON that a text gives: what blocks and tags hold, and objects anywhere else."""
+    held: list[tuple[int, int]] = []
+    for place, pattern in (("answer tag", TAG), ("code block", BLOCK)):
+        for match in pattern.finditer(text):
+            if any(start <= match.start() < end for start, end in held):
+                continue
+            try:
+                value = parse_json(FENCE.sub(r"\1", match[1]))
+            except RepeatedKey as error:
+                value = error
+            except ValueError:
+                continue
+            if isinstance(value, dict | list | RepeatedKey):
+                held.append(match.span())
+                yield Placed(*match.span(), value, place)
+    for start, end, value in _objects(text):
+        if not any(first <= start < last for first, last in held):
+            boxed = re.search(rf"(?:{BOX.pattern})\s*\Z", text[max(0, start - 20) : start])
+            yield Placed(start, end, value, "answer tag" if boxed else "last object")
+
+
+def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Yields the outermost JSON objects in a text: where each begins and ends, and its value, or
+    the error where one was begun that cannot be read."""
+    at = text.find("{")
+    for _ in range(MOST_TRIES):
+        if at < 0:
+            return
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except RepeatedKey as error:
+            value, end = error, _closing(text, at)
+        except (ValueError, RecursionError):
+            if not BEGUN.match(text, at):
+                at = text.find("{", at + 1)
+                continue
+            value, end = Unreadable("it is begun, and no JSON"), _closing(text, at)
+        yield at, end, value
+        at = text.find("{", end)
+
+
+def _closing(text: str, at: int) -> int:
+    """Returns where an object ends that cannot be read: at the brace that closes it, or with the
+    text."""
+    depth = 0
+    for match in STRING.finditer(text, at):
+        depth += (match[0] == "{") - (match[0] == "}")
+        if depth == 0:
+            return match.end()
+    return len(text)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise RepeatedKey(f"the key {key!r} is there twice")
+        members[key] = value
+    return members
+
+
+def refuse_constant(name: str) -> Any:
+    """Raises ValueError: Python reads NaN and Infinity, which are no JSON."""
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=refuse_constant)
