@@ -162,7 +162,7 @@ async def feedback(proxy: Proxy, request: Request, body: bytes) -> dict[str, Any
 def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> dict[str, Any]:
     """Records feedback that was sent, and returns the call's id. Raises BadRequest, UnknownCall,
     FeedbackRefused or StoreError."""
-    from tfgrpo.domains.answer_reading import RepeatedKey, parse_json  # 40 ms, at no start
+    from tfgrpo.domains.json_reading import RepeatedKey, parse_json  # 40 ms, at no start
 
     try:
         given = parse_json(body.decode())

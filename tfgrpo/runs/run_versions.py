@@ -69,9 +69,9 @@ class StepStats(NamedTuple):
 def step_stats(version: Version) -> StepStats:
     """The figures of a version's step."""
     given = mapping(version.meta.get("stats"))
-    counts = (whole(given.get(name)) for name in ("problems", "mixed", "rollouts"))
+    groups, mixed, attempts = (whole(given.get(n)) for n in ("problems", "mixed", "rollouts"))
     lost = sum(whole(given.get(name)) or 0 for name in ("unverifiable", "failed"))
-    return StepStats(number(given.get("mean_reward")), *counts, lost)
+    return StepStats(number(given.get("mean_reward")), groups, mixed, attempts, lost)
 
 
 def step_of(version: Version) -> int:
