@@ -10,7 +10,7 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_given
-from tfgrpo.runs.run_issues import issue_counts, report
+from tfgrpo.runs.run_issues import issue_counts, report, resumption
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import branch_to_return_to, protected
 from tfgrpo.store.history.revisions import run_of_history
@@ -121,7 +121,7 @@ def status(app: App, given: Given) -> None:
             continue
         if states and states[-1].detail:
             printing.echo(f"  {states[-1].words}")
-        printing.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
+        printing.echo(f"  resume it with {resumption(run)}")
     if figures is not None:
         printing.echo()
         printing.emit(app, _figures(store, figures, given.number))

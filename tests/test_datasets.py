@@ -23,7 +23,7 @@ from scripted import ScriptedEndpoint
 
 from tfgrpo.data import compressed_files, datasets
 from tfgrpo.data.datasets import KNOWN, DatasetSpec, Known, load, parse, stem
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import REST, Problem
 from tfgrpo.data.readers import DatasetError
 
 ROWS = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
@@ -475,3 +475,12 @@ def test_a_file_wins_over_another_spelling_too(
     assert len(load("AIME24:3")) == 3
     assert datasets.known("aime") is None
     assert datasets.known("/aime24") is None
+
+
+def test_a_column_with_a_dot_that_goes_along_is_not_told_as_unused(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("problem,answer,Ticket No.,a.b\nWhat?,1,T1,x\n")
+    (whole,) = load(str(tmp_path / "d.csv"), {}, extra=REST)
+    assert whole.meta.keys() == {"Ticket No.", "a.b"}
+    assert not whole.unread
+    (some,) = load(str(tmp_path / "d.csv"), {}, extra=())
+    assert some.unread.keys() == {"Ticket No.", "a.b"}

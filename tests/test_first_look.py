@@ -223,6 +223,7 @@ def test_python_gets_a_notice_and_an_error(tmp_path: Path) -> None:
             tfgrpo.train_sync(str(data), on_progress=notices.append, **where)
         (notice,) = [notice for notice in notices if isinstance(notice, NothingToLearn)]
         assert caught.value.notice == notice
+        assert "`tfgrpo train --resume p --keep-going`" in str(caught.value.hint)
         assert notice.finding == "unreadable"
         result = tfgrpo.train_sync(str(data), keep_going=True, **where)
     assert result.nothing_learned is not None
@@ -260,8 +261,10 @@ def test_a_step_in_which_none_is_judged_ends_the_run_however_small_it_is(tmp_pat
 
     with ScriptedEndpoint() as server:
         where = {"model": "m", "base_url": server.base_url, "store": tmp_path, "verify": verify}
-        with pytest.raises(StoppedEarly, match=r"12 of 12 could not be judged: .*the till"):
+        with pytest.raises(StoppedEarly, match=r"12 of 12 could not be judged: .*the till") as stop:
             tfgrpo.train_sync(str(data), epochs=1, batch_size=4, group_size=3, **where)
+        again = "`tfgrpo.train(…, resume='p', keep_going=True)`"
+        assert again in str(stop.value.hint), "a command has no function of this program"
         assert server.stages["rollout"] == 12
 
 

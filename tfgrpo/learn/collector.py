@@ -224,7 +224,7 @@ class Collector:
         self._looked = True
         self._on_progress(notice)
         if not self._keep_going:
-            raise nothing_to_learn.StoppedEarly(notice, self._run.name)
+            raise nothing_to_learn.StoppedEarly(notice, self._run)
 
 
 def _check_failures(rollouts: Sequence[Rollout], which: str) -> None:

@@ -21,8 +21,9 @@ from tfgrpo.domains.mathematics.extract import spoken
 from tfgrpo.learn.examples import are_answers_alone
 from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.runs.run_issues import resumption
 from tfgrpo.settings import PAPER, TrainSettings
-from tfgrpo.store.activity.runs import RolloutRow
+from tfgrpo.store.activity.runs import RolloutRow, Run
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import STOPPED
 from tfgrpo.store.store import Store
@@ -60,10 +61,10 @@ class StoppedEarly(TfgrpoError):
 
     exit_code = STOPPED
 
-    def __init__(self, notice: NothingToLearn, run: str) -> None:
+    def __init__(self, notice: NothingToLearn, run: Run) -> None:
         super().__init__(
             f"stopped after {notice.attempts} attempts: {notice.text}",
-            hint=f"{notice.advice}; or go on: `tfgrpo train --resume {run} --keep-going`",
+            hint=f"{notice.advice}; or go on: {resumption(run, keep_going=True)}",
         )
         self.notice = notice
 

@@ -33,9 +33,9 @@ from tfgrpo.notices import (
 from tfgrpo.rendering.render import examples_of
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
-from tfgrpo.runs.run_issues import nothing_learned, report
+from tfgrpo.runs.run_issues import nothing_learned, report, resumption
 from tfgrpo.runs.run_record import unseal
-from tfgrpo.runs.run_versions import Gain, recorded_gain, versions_of
+from tfgrpo.runs.run_versions import Gain, recorded_gain, step_stats, versions_of
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget
@@ -176,10 +176,10 @@ async def _named(store: Store, ready: ReadyRun) -> AsyncIterator[None]:
     try:
         yield
     except (BudgetReached, EndpointError) as error:
-        resume = f"tfgrpo train --resume {ready.run.name}"
+        larger = resumption(ready.run, budget="…")
         hints = {
-            LARGER: f"every answer is saved; `{resume} --budget …`, a larger one, goes on",
-            RESUMPTION: f"every answer is saved; {ready.again or f'`{resume}`'} goes on",
+            LARGER: f"every answer is saved; {larger}, a larger one, goes on",
+            RESUMPTION: f"every answer is saved; {ready.again or resumption(ready.run)} goes on",
         }
         if error.hint in hints and store.runs.is_on_record(ready.run):
             error.hint = hints[error.hint]
@@ -236,7 +236,7 @@ async def _while_there(
     word = live.look()
     if word is not None:  # who asked while the session opened: no call is made
         store.runs.note(run, "interrupted", word)
-        raise RunStopped(run.name, word)
+        raise RunStopped(run, word)
     path = None if is_address(store.location) else Path(store.path)
     inode = 0 if path is None else path.stat().st_ino
     task = asyncio.create_task(work())
@@ -246,7 +246,7 @@ async def _while_there(
             if word is not None:
                 training.progress.stopping, training.progress.stopped_by = True, word
                 live.look()  # which tells of it
-                raise RunStopped(training.progress.run, word)
+                raise RunStopped(run, word)
             if path is not None and not _is_file(path, inode):
                 raise StoreError(
                     f"the store {path} is gone: somebody moved or deleted it",
@@ -339,6 +339,8 @@ def next_steps(result: TrainResult) -> Iterator[str]:
     """Yields what to do next, the most telling first, each with the command that does it."""
     run, branch = result.run.name, result.run.branch
     attempts = f"`tfgrpo rollouts {run} --failed` shows the attempts that went wrong, and why"
+    if all(step_stats(version).reward == 1.0 for version in result.versions):
+        attempts = f"`tfgrpo rollouts {run}` shows the attempts"
     if result.nothing_learned is not None or not len(result.library):
         yield attempts
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.evaluation.scoring import EvalProgress
+from tfgrpo.runs.run_issues import resumption
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.runs import Run, Runs
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
@@ -30,8 +31,8 @@ class RunStopped(TfgrpoError):
 
     exit_code = STOPPED
 
-    def __init__(self, run: str, words: str) -> None:
-        super().__init__(f"run {run}: {words}", hint=f"go on: `tfgrpo train --resume {run}`")
+    def __init__(self, run: Run, words: str) -> None:
+        super().__init__(f"run {run.name}: {words}", hint=f"go on: {resumption(run)}")
 
 
 @dataclass(frozen=True, slots=True)

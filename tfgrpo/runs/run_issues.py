@@ -1,10 +1,13 @@
-"""What went wrong in a run and was left out of its library, as its versions have it on record."""
+"""What went wrong in a run and was left out of its library, as its versions have it on record, and
+what goes on with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfgrpo.model.request_adaptation import Adaptation
+from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.runs.run_versions import OVER, gate_of, pool_versions, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.damaged_values import listed, mapping, text, whole
@@ -137,3 +140,18 @@ def issue_counts(account: RunReport) -> str:
         if count
     ]
     return ", ".join(parts)
+
+
+def resumption(run: Run, **more: object) -> str:
+    """What goes on with a run, with options by name: a command, or a call from Python where
+    functions of a program take part in the run."""
+    agent = run.config.get("agent")
+    parts = (run.config.get("domain"), agent.get("run") if isinstance(agent, Mapping) else None)
+    if any(str(one).startswith(OBJECT) for one in parts):
+        given = "".join(f", {name}={value!r}" for name, value in more.items())
+        return f"`tfgrpo.train(…, resume={run.name!r}{given})`"
+    flags = "".join(
+        f" --{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in more.items()
+    )
+    return f"`tfgrpo train --resume {run.name}{flags}`"
