@@ -20,7 +20,7 @@ from tfgrpo.production.experiment import (
 )
 from tfgrpo.production.experiment_end import settle_all
 from tfgrpo.production.experiment_evidence import evidence
-from tfgrpo.store import InvalidOperation, Operation, StaleVersion, Store
+from tfgrpo.store import InvalidName, InvalidOperation, Operation, StaleVersion, Store
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.history.merge import MergeConflict
 
@@ -152,6 +152,28 @@ def test_a_trial_makes_what_accepting_makes(proposed: Store) -> None:
         tried.parents,
         texts(proposed, tried.name),
     )
+
+
+def test_a_branch_of_a_persons_own_stays_when_an_experiment_ends(proposed: Store) -> None:
+    proposed.create_branch("trial/e", "proposal/x")
+    start(proposed, "e", ("prod", "trial/e"), 0.5)
+    run(proposed, "experiment", "stop", "e")
+    assert "trial/e" in proposed.branches()
+
+
+def test_a_protected_branch_of_a_trial_holds_up_no_end(proposed: Store) -> None:
+    proposed.commit("prod", [Operation("ADD", text="Never promise refunds.")], message="more")
+    run(proposed, "experiment", "start", "e", "--control", "prod", "--candidate", "p1")
+    run(proposed, "branch", "--protect", "trial/e")
+    run(proposed, "experiment", "stop", "e")
+    assert experiment(proposed, "e").state == "stopped"
+    assert "trial/e" not in proposed.branches()
+
+
+def test_a_name_that_makes_no_branch_is_refused_as_that_of_an_experiment(proposed: Store) -> None:
+    proposed.commit("prod", [Operation("ADD", text="Never promise refunds.")], message="more")
+    with pytest.raises(InvalidName, match="cannot name an experiment that needs a branch"):
+        run(proposed, "experiment", "start", "v2.", "--control", "prod", "--candidate", "p1")
 
 
 def test_what_a_rollback_took_from_the_branch_is_not_tried_again(proposed: Store) -> None:

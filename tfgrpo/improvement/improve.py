@@ -342,10 +342,10 @@ class Improving:
         if store.runs.find(one.name) is not None:
             return False
         for part in filter(None, one.parts):
-            path = self.project.open_data(part)
-            settings = self.training(path, one.branch)
-            wrong = unjudgeable(store, self.own_project, settings, path)
-            if wrong and len(wrong) == sum(1 for _ in readers.read(Path(path))):
+            data = self.project.open_data(part)
+            settings = self.training(data, one.branch)
+            wrong, count = unjudgeable(store, self.own_project, settings, data)
+            if wrong and len(wrong) == count:
                 return True
         return False
 

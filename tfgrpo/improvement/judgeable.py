@@ -40,7 +40,7 @@ def sort_rows(
     with tempfile.TemporaryDirectory(prefix="tfgrpo-") as folder:
         path = Path(folder) / "collected.jsonl"
         write_rows(path, mapped(rows, fields))
-        wrong = unjudgeable(store, project, given, str(path))
+        wrong, _ = unjudgeable(store, project, given, str(path))
     good = [row for row in rows if str(row["id"]) not in wrong]
     if not wrong:
         return Sorted(good)
@@ -51,11 +51,13 @@ def sort_rows(
 
 
 def unjudgeable(
-    store: Store, project: Project, given: Mapping[str, Any], path: str
-) -> dict[str, str]:
-    """Returns the ids of the problems in a file that attempts cannot be judged at, with the reason
-    of each. Runs an event loop of its own. Raises TfgrpoError."""
+    store: Store, project: Project, given: Mapping[str, Any], data: str
+) -> tuple[dict[str, str], int]:
+    """Returns the ids of the problems in a dataset that attempts cannot be judged at, with the
+    reason of each, and how many problems it has. Runs an event loop of its own. Raises
+    TfgrpoError."""
     settings, _, domain, *_ = check_settings(store, project, given)
-    problems = domain.problems(path, settings.fields)
+    problems = domain.problems(data, settings.fields)
     domain, _ = with_data(project.by_agent(domain, settings), settings.domain, problems)
-    return {one.id: describe_objection(one, why) for one, why in objections(problems, domain)}
+    wrong = {one.id: describe_objection(one, why) for one, why in objections(problems, domain)}
+    return wrong, len(problems)

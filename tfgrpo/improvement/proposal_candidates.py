@@ -13,7 +13,8 @@ from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment, ExperimentPlan, trial_branch
 from tfgrpo.store.activity.decisions import decide
-from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.errors import BadName, UnknownRevision
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
@@ -51,6 +52,12 @@ def _candidate(store: Store, name: str, control: str, named: str) -> str:
         return proposal.branch if own == proposal.candidate.number else proposal.candidate.name
     taken = [one.experience for one in proposal.waiting]
     branch = trial_branch(name)
+    try:
+        check_name("branch", branch)
+    except BadName as bad:
+        raise BadName(
+            f"{name!r} cannot name an experiment that needs a branch of its own", hint=bad.hint
+        ) from None
     try:
         operations = operations_on(store, proposal, tip, taken, {}, None)
     except MergeConflict as conflict:

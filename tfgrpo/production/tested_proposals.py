@@ -20,6 +20,16 @@ def digests_tried(store: Store, proposal: str) -> set[str]:
     return set(_takes(decisions(store, kind=PROPOSAL, subject=proposal)))
 
 
+def is_made_for(store: Store, branch: str, digest: str) -> bool:
+    """Returns whether a branch was made to try a proposal, and stands where it was made."""
+    if branch not in store.branches() or store.tip(branch).digest.hex() != digest:
+        return False
+    return any(
+        one.content.get("tried") == digest and one.content.get("branch") == branch
+        for one in decisions(store, kind=PROPOSAL)
+    )
+
+
 def _takes(about: Sequence[Decision]) -> dict[str, Sequence[str] | None]:
     """Digest of a version that stands for a proposal → the changes in it; None for all of them."""
     contents = [one.content for one in about if "tried" in one.content]
