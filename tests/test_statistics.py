@@ -381,6 +381,12 @@ def test_as_many_problems_as_would_decide_do_so_where_answers_are_always_alike(
     assert shown / runs >= 0.7
 
 
+def test_a_tiny_difference_needs_so_many_problems_that_nobody_has_them() -> None:
+    for difference in (2e-9, 1e-6):
+        needed = problems_needed(difference, 0.5)
+        assert needed == pytest.approx(7.85 * (0.5 / difference) ** 2, rel=0.1)
+
+
 @pytest.mark.parametrize(("difference", "spread"), [(0.1, 0.02), (0.05, 0.3), (-0.5, 0.5), (1, 0)])
 def test_one_problem_less_than_would_decide_is_too_few(difference: float, spread: float) -> None:
     n = problems_needed(difference, spread)

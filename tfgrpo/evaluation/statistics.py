@@ -232,8 +232,12 @@ def problems_needed(difference: float, spread: float) -> int | None:
 
 
 def _binomial_below(count: int, n: int, share: float) -> float:
-    """The chance of fewer than `count` of n."""
-    return sum(math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(count))
+    """The chance of fewer than `count` of n, for a share that may be as small as it likes."""
+    if share >= 1:
+        return float(n < count)
+    ways = (math.fsum(math.log((n - i) / (i + 1)) for i in range(k)) for k in range(count))
+    logs = (k * math.log(share) + (n - k) * math.log1p(-share) for k in range(count))
+    return math.fsum(math.exp(one + log) for one, log in zip(ways, logs, strict=True))
 
 
 def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int:
