@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.store import atomic_write
-from tfgrpo.store.activity.decisions import REDACTION, decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import FOLDER
-from tfgrpo.store.canonical import is_id
+from tfgrpo.store.canonical import canonical, is_id
 from tfgrpo.store.errors import (
     InvalidOperation,
     StoreError,
@@ -40,7 +40,7 @@ from tfgrpo.store.history import replay
 from tfgrpo.store.records import REDACTS, Event, EventRow, Operation, Redaction, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
+from tfgrpo.store.text_occurrences import REDACTION, Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.withheld_texts import remember
 
 Around = Callable[[Sequence[str]], bool]
@@ -49,6 +49,9 @@ TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
 SHORTEST = 4
 """A text shorter than this, in characters, would match everywhere."""
+
+AROUND = 80
+"""Bytes before and behind a place in a file that say whether it is in a digest of a text."""
 
 
 class Target(NamedTuple):
@@ -156,12 +159,12 @@ def redact(
                 record = [Redaction(author, store.now(), reason)]
                 _record_decisions(store, redaction, reason, author)
                 gone = [*target.texts, *(e.text for e in redaction.events if e.text is not None)]
-                remember(store, gone, why=reason, author=author)
                 for event in redaction.events:
                     port.redactions.append(event.row, record)
                     port.redactions.blank(event.row)
                 if redaction.written:
                     port.redactions.replace(matcher(redaction.written))
+                remember(store, gone, why=reason, author=author)
                 versions = [
                     _take_out(store, branch, ids, reason, author, replacement)
                     for branch, ids in redaction.live.items()
@@ -245,11 +248,26 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     home = store.path.parent
     whole = home.resolve().name == FOLDER
     files = sorted(home.rglob("*") if whole else home.glob(store.path.name + "*"))
-    return [path for path in files if path != marker and holds(path, written)]
+    named = str(store.path)
+    held = [path for path in files if path != marker and holds(path, written)]
+    if not any(str(path).startswith(named) for path in held):
+        return held
+    own = _structure(store)
+    return [p for p in held if not str(p).startswith(named) or holds(p, written, own)]
 
 
-def holds(path: Path, written: Sequence[str]) -> bool:
-    """Whether there is a file that holds one of these forms of a text. Raises OSError."""
+def _structure(store: Store) -> re.Pattern[bytes]:
+    """What finds, in the bytes of a store, what is known of redacted texts and no user's text."""
+    known = set[str]()
+    for one in decisions(store, kind=REDACTION):
+        content = canonical(one.content).decode()
+        known |= {REDACTION + one.subject, *re.findall('"[a-z]+":|"[0-9a-f]+"', content)}
+    return re.compile(b"|".join(re.escape(one.encode()) for one in sorted(known)) or b"(?!)")
+
+
+def holds(path: Path, written: Sequence[str], but: re.Pattern[bytes] | None = None) -> bool:
+    """Whether there is a file that holds one of these forms of a text, other than within what `but`
+    finds. Raises OSError."""
     pattern = matches_bytes(written)
     if not path.is_file():
         return False
@@ -257,8 +275,21 @@ def holds(path: Path, written: Sequence[str]) -> bool:
         if not os.fstat(file.fileno()).st_size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return pattern.search(content) is not None
+            return any(
+                but is None or not _within(content, match.span(), but)
+                for match in pattern.finditer(content)
+            )
     return False
+
+
+def _within(content: mmap.mmap, span: tuple[int, int], pattern: re.Pattern[bytes]) -> bool:
+    """Whether a part of a content is in one place that a pattern finds around it."""
+    start = max(0, span[0] - AROUND)
+    around = content[start : span[1] + AROUND]
+    return any(
+        start + one.start() <= span[0] and span[1] <= start + one.end()
+        for one in pattern.finditer(around)
+    )
 
 
 def _refuse_running(store: Store) -> None:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import atomic_write
-from tfgrpo.store.activity.decisions import REDACTION, decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import is_address
 from tfgrpo.store.damaged_values import listed, text, whole
 from tfgrpo.store.errors import StoreError, advice
+from tfgrpo.store.text_occurrences import REDACTION
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store

@@ -14,6 +14,7 @@ from sync_helpers import sound
 
 from tfgrpo.mirror.from_git import bring_back
 from tfgrpo.mirror.to_git import mirror
+from tfgrpo.redaction import plan_everywhere, redact_everywhere
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import TransferError
 from tfgrpo.store.redact import Target, redact
@@ -178,6 +179,28 @@ def test_neither_the_text_nor_the_key_is_in_the_file_of_a_store(tmp_path: Path) 
         locations.clone(locations.parse(place), tmp_path / "c.db", author="cy")
         with Store.open(tmp_path / "c.db") as copy:
             assert not withheld(copy).digests, "what a clone has never seen it does not know"
+
+
+def test_whatever_the_text_it_is_taken_out_and_what_is_known_of_others_stays(place: str) -> None:
+    with Store.init(place) as ours:
+        ours.commit("main", [Operation("ADD", text=TEXT)], message="x")
+        redact(ours, Target(texts=(NAME,)), reason="asked by Walter")
+        digest = next(iter(next(iter(withheld(ours).digests.values())))).hex()
+        for text in ("held", "texts", digest[:8], "records", "Walter"):
+            _commit(ours, f"Keep {text} back.")
+            plan = plan_everywhere(ours, Target(texts=(text,)))[0]
+            assert {place.table for place in plan.records} == (
+                {"decisions"} if text == "Walter" else set()
+            )
+            done = redact_everywhere(ours, Target(texts=(text,)), reason="another one")
+            assert {place.table for place in done.store.plan.kept} == (
+                {"redactions"} if text == "Walter" else set()
+            ), "reasons are append-only"
+            if text not in ("texts", "Walter"):  # so is a table called
+                assert done.around.left == []
+            assert withheld(ours).holds(NAME)
+            assert withheld(ours).holds(f"Keep {text} back.")
+        assert not [row for row in ours.port.events(0, 1 << 60) if "Keep" in f"{row.text}"]
 
 
 def test_a_key_that_was_not_redacted_is_known_by_no_other(tmp_path: Path) -> None:
