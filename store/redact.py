@@ -194,7 +194,7 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     with store.port.transaction():  # nobody is about to record one of them
         plans = [written for written in pending(store) if _is_recorded(store, written)]
         _mark(store, plans or [()])
-    if not all(around(written) for written in plans or [()]):
+    if not all([around(written) for written in plans or [()]]):  # each of them, whatever one said
         return False
     for path in copies(store, [form for written in plans for form in written]):
         if TEMPORARY.fullmatch(path.name):
