@@ -40,16 +40,20 @@ from tfgrpo.store.history import replay
 from tfgrpo.store.records import REDACTS, Event, EventRow, Operation, Redaction, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.text_occurrences import REDACTION, Occurrence, forms, matcher, matches_bytes
+from tfgrpo.store.text_occurrences import (
+    REDACTION,
+    SHORTEST,
+    Occurrence,
+    forms,
+    matcher,
+    matches_bytes,
+)
 from tfgrpo.store.withheld_texts import remember
 
 Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
-SHORTEST = 4
-"""A text shorter than this, in characters, would match everywhere."""
-
 AROUND = 80
 """Bytes before and behind a place in a file that say whether it is in a digest of a text."""
 
@@ -158,13 +162,13 @@ def redact(
                 _mark(store, [*before, redaction.written])
                 record = [Redaction(author, store.now(), reason)]
                 _record_decisions(store, redaction, reason, author)
-                gone = [*target.texts, *(e.text for e in redaction.events if e.text is not None)]
+                gone = [event.text for event in redaction.events if event.text is not None]
                 for event in redaction.events:
                     port.redactions.append(event.row, record)
                     port.redactions.blank(event.row)
                 if redaction.written:
                     port.redactions.replace(matcher(redaction.written))
-                remember(store, gone, why=reason, author=author)
+                remember(store, target.texts, gone, why=reason, author=author)
                 versions = [
                     _take_out(store, branch, ids, reason, author, replacement)
                     for branch, ids in redaction.live.items()
@@ -194,7 +198,8 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     with store.port.transaction():  # nobody is about to record one of them
         plans = [written for written in pending(store) if _is_recorded(store, written)]
         _mark(store, plans or [()])
-    if not all([around(written) for written in plans or [()]]):  # each of them, whatever one said
+    done = [around(written) for written in plans or [()]]  # each of them, whatever one said
+    if not all(done):
         return False
     for path in copies(store, [form for written in plans for form in written]):
         if TEMPORARY.fullmatch(path.name):
@@ -203,11 +208,17 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     return True
 
 
-def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
-    """Has `around` take a text out of what lies beside a store that does not hold it, on a plan;
-    returns whether all of it could be. Raises StoreError, InvalidOperation while a run works."""
+def redact_around(store: Store, target: Target, around: Around, *, reason: str) -> bool:
+    """Has `around` take texts out of what lies beside a store that does not hold them, on a plan;
+    returns whether all of it could be. As much is kept of them as after `redact`. Raises
+    StoreError, and InvalidOperation while a run works or when the reason has the text."""
     _refuse_running(store)
-    _mark(store, [*pending(store), tuple(written)])
+    written = forms(target.texts)
+    _check(RedactionPlan((), (), (), {}, written), reason, store.author, None)
+    _mark(store, [*pending(store), written])
+    for recording in recordings(store):
+        with recording:
+            remember(store, target.texts, why=reason, author=store.author)
     return finish(store, around)
 
 

@@ -15,6 +15,8 @@ from tfgrpo.store.records import REDACTED
 REDACTION = "redaction"
 """The kind of a decision that lets a redaction change another, whose id is its subject."""
 
+SHORTEST = 4
+"""A text shorter than this, in characters, would match everywhere."""
 BACKSLASHES = r"\\\\*+"
 """One or more, written so that a search is quick to pass what has none."""
 SHORT = {'"': '"', "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}

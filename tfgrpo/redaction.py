@@ -120,7 +120,8 @@ def redact_everywhere(
         )
     except HeldNowhere:
         plan, _ = plan_everywhere(store, target)
-        done = Redacted(plan, (), redactions.plan_around(store, plan.written, places.take_out))
+        finished = redactions.redact_around(store, target, places.take_out, reason=reason)
+        done = Redacted(plan, (), finished)
     written = done.plan.written
     left, own = redactions.copies(store, written), own_files(store, written)
     around = Surroundings(places.calls, places.rewritten, left, own, places.keys)

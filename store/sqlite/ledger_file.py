@@ -22,7 +22,7 @@ GLOBS = ("models", "libraries", "paths")
 IN_A_GLOB = REDACTED.replace("[", "[[]")
 """What stands for a text in a pattern of names: as it is, it would fit any of its letters."""
 
-TOLD = re.compile(r"(.+?)( \$\S+(?: [\w-]*)? [0-9.]+)", re.DOTALL)
+BUDGET_NOTE = re.compile(r"(.+?)( \$\S+(?: [\w-]*)? [0-9.]+)", re.DOTALL)
 """A line that was told of a budget: of which scope, and how much since when."""
 
 LEDGER_TABLES = """
@@ -187,7 +187,7 @@ def _limits_without(pattern: re.Pattern[str], written: str) -> str:
 
 def _note_without(pattern: re.Pattern[str], note: str, renamed: Mapping[str, str]) -> str:
     """A line that was told of a budget, under its scope's new name: it is not told again."""
-    told = TOLD.fullmatch(note)
-    if told is None:
+    matched = BUDGET_NOTE.fullmatch(note)
+    if matched is None:
         return pattern.sub(REDACTED, note)
-    return scope_without(pattern, told[1], renamed) + told[2]
+    return scope_without(pattern, matched[1], renamed) + matched[2]
