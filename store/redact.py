@@ -54,6 +54,8 @@ Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
+ENTRY = re.compile(r'"[a-z]+":|\[\d+,"[^]]*]|"[0-9a-f]{64}"')
+"""What the content of a decision about redacted texts is made of."""
 AROUND = 80
 """Bytes before and behind a place in a file that say whether it is in a digest of a text."""
 
@@ -272,7 +274,7 @@ def _structure(store: Store) -> re.Pattern[bytes]:
     known = set[str]()
     for one in decisions(store, kind=REDACTION):
         content = canonical(one.content).decode()
-        known |= {REDACTION + one.subject, *re.findall('"[a-z]+":|"[0-9a-f]+"', content)}
+        known |= {REDACTION + one.subject, *ENTRY.findall(content)}
     return re.compile(b"|".join(re.escape(one.encode()) for one in sorted(known)) or b"(?!)")
 
 

@@ -31,7 +31,8 @@ from tfgrpo.store.text_occurrences import REDACTION, SHORTEST
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 SUBJECT = "texts"
 """What a decision with digests of redacted texts is about."""
 KEY_BYTES, DIGEST_BYTES = 32, 16
