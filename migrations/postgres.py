@@ -279,7 +279,9 @@ begin
     select string_agg(quote_ident(attname), ', ') into columns from pg_attribute
         where attrelid = '@.decisions'::regclass and attnum > 0
         and not attisdropped and attidentity = '' and attname not in ('recorded_by', 'tx');
-    for who in select name from @.members where level = 'trainer' loop
+    for who in
+        select name from @.members join pg_roles on rolname = name where level = 'trainer'
+    loop
         execute format('grant insert (%s) on @.decisions to %I', columns, who);
     end loop;
 end $$;

@@ -234,10 +234,12 @@ class Redactions(Protocol):
         """The rows of the events whose text or reason has the pattern in it, ascending."""
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        """Every other place that has the pattern in it, and whether it can be replaced."""
+        """Every other place that has the pattern in it, and whether it can be replaced, but for
+        what `text_occurrences.is_structure` is about."""
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        """Replaces the pattern, and marks answers that had it. Only inside a transaction."""
+        """Replaces the pattern in these places, and marks answers that had it. Only inside a
+        transaction."""
 
     def rewrite(self) -> bool:
         """Removes the last byte of what went; returns False where somebody is reading."""

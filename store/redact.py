@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.store import atomic_write
-from tfgrpo.store.activity.decisions import REDACTION, decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import FOLDER
-from tfgrpo.store.canonical import is_id
+from tfgrpo.store.canonical import canonical, is_id
 from tfgrpo.store.errors import (
     InvalidOperation,
     StoreError,
@@ -40,15 +40,24 @@ from tfgrpo.store.history import replay
 from tfgrpo.store.records import REDACTS, Event, EventRow, Operation, Redaction, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store, event_of
-from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
+from tfgrpo.store.text_occurrences import (
+    REDACTION,
+    SHORTEST,
+    Occurrence,
+    forms,
+    matcher,
+    matches_bytes,
+)
 from tfgrpo.store.withheld_texts import remember
 
 Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
-SHORTEST = 4
-"""A text shorter than this, in characters, would match everywhere."""
+ENTRY = re.compile(r'"[a-z]+":|\[\d+,"[^]]*]|"[0-9a-f]{64}"')
+"""What the content of a decision about redacted texts is made of."""
+AROUND = 80
+"""Bytes before and behind a place in a file that say whether it is in a digest of a text."""
 
 
 class Target(NamedTuple):
@@ -155,13 +164,13 @@ def redact(
                 _mark(store, [*before, redaction.written])
                 record = [Redaction(author, store.now(), reason)]
                 _record_decisions(store, redaction, reason, author)
-                gone = [*target.texts, *(e.text for e in redaction.events if e.text is not None)]
-                remember(store, gone, why=reason, author=author)
+                gone = [event.text for event in redaction.events if event.text is not None]
                 for event in redaction.events:
                     port.redactions.append(event.row, record)
                     port.redactions.blank(event.row)
                 if redaction.written:
                     port.redactions.replace(matcher(redaction.written))
+                remember(store, target.texts, gone, why=reason, author=author)
                 versions = [
                     _take_out(store, branch, ids, reason, author, replacement)
                     for branch, ids in redaction.live.items()
@@ -191,7 +200,8 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     with store.port.transaction():  # nobody is about to record one of them
         plans = [written for written in pending(store) if _is_recorded(store, written)]
         _mark(store, plans or [()])
-    if not all(around(written) for written in plans or [()]):
+    done = [around(written) for written in plans or [()]]  # each of them, whatever one said
+    if not all(done):
         return False
     for path in copies(store, [form for written in plans for form in written]):
         if TEMPORARY.fullmatch(path.name):
@@ -200,11 +210,17 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     return True
 
 
-def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
-    """Has `around` take a text out of what lies beside a store that does not hold it, on a plan;
-    returns whether all of it could be. Raises StoreError, InvalidOperation while a run works."""
+def redact_around(store: Store, target: Target, around: Around, *, reason: str) -> bool:
+    """Has `around` take texts out of what lies beside a store that does not hold them, on a plan;
+    returns whether all of it could be. As much is kept of them as after `redact`. Raises
+    StoreError, and InvalidOperation while a run works or when the reason has the text."""
     _refuse_running(store)
-    _mark(store, [*pending(store), tuple(written)])
+    written = forms(target.texts)
+    _check(RedactionPlan((), (), (), {}, written), reason, store.author, None)
+    _mark(store, [*pending(store), written])
+    for recording in recordings(store):
+        with recording:
+            remember(store, target.texts, why=reason, author=store.author)
     return finish(store, around)
 
 
@@ -245,11 +261,26 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     home = store.path.parent
     whole = home.resolve().name == FOLDER
     files = sorted(home.rglob("*") if whole else home.glob(store.path.name + "*"))
-    return [path for path in files if path != marker and holds(path, written)]
+    named = str(store.path)
+    held = [path for path in files if path != marker and holds(path, written)]
+    if not any(str(path).startswith(named) for path in held):
+        return held
+    own = _structure(store)
+    return [p for p in held if not str(p).startswith(named) or holds(p, written, own)]
 
 
-def holds(path: Path, written: Sequence[str]) -> bool:
-    """Whether there is a file that holds one of these forms of a text. Raises OSError."""
+def _structure(store: Store) -> re.Pattern[bytes]:
+    """What finds, in the bytes of a store, what is known of redacted texts and no user's text."""
+    known = set[str]()
+    for one in decisions(store, kind=REDACTION):
+        content = canonical(one.content).decode()
+        known |= {REDACTION + one.subject, *ENTRY.findall(content)}
+    return re.compile(b"|".join(re.escape(one.encode()) for one in sorted(known)) or b"(?!)")
+
+
+def holds(path: Path, written: Sequence[str], but: re.Pattern[bytes] | None = None) -> bool:
+    """Whether there is a file that holds one of these forms of a text, other than within what `but`
+    finds. Raises OSError."""
     pattern = matches_bytes(written)
     if not path.is_file():
         return False
@@ -257,8 +288,21 @@ def holds(path: Path, written: Sequence[str]) -> bool:
         if not os.fstat(file.fileno()).st_size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return pattern.search(content) is not None
+            return any(
+                but is None or not _within(content, match.span(), but)
+                for match in pattern.finditer(content)
+            )
     return False
+
+
+def _within(content: mmap.mmap, span: tuple[int, int], pattern: re.Pattern[bytes]) -> bool:
+    """Whether a part of a content is in one place that a pattern finds around it."""
+    start = max(0, span[0] - AROUND)
+    around = content[start : span[1] + AROUND]
+    return any(
+        start + one.start() <= span[0] and span[1] <= start + one.end()
+        for one in pattern.finditer(around)
+    )
 
 
 def _refuse_running(store: Store) -> None:

@@ -12,6 +12,11 @@ from typing import Literal, NamedTuple
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import REDACTED
 
+REDACTION = "redaction"
+"""The kind of a decision that lets a redaction change another, whose id is its subject."""
+
+SHORTEST = 4
+"""A text shorter than this, in characters, would match everywhere."""
 BACKSLASHES = r"\\\\*+"
 """One or more, written so that a search is quick to pass what has none."""
 SHORT = {'"': '"', "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -118,6 +123,17 @@ def reason_to_stay(table: str, column: str) -> str | None:
     if table in ("versions", "events"):
         return "the digest of its version covers it"
     return "the table is append-only" if table != "rollouts" else "other rows refer to it"
+
+
+def is_structure(table: str, column: str, kind: str) -> bool:
+    """Whether what a column of a decision of some kind holds is of no user's making: digests of
+    redacted texts and names of decisions. It is neither searched nor changed."""
+    return kind == REDACTION and table == "decisions" and column in ("subject", "content")
+
+
+def users_own(table: str, column: str) -> str:
+    """The condition in SQL, behind others, that rows of a table hold no such structure there."""
+    return f" and kind <> '{REDACTION}'" if is_structure(table, column, REDACTION) else ""
 
 
 def cleaned(table: str, column: str, value: str, pattern: re.Pattern[str]) -> str:

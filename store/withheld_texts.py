@@ -1,10 +1,12 @@
 """What a store knows of the texts that were redacted in it: enough to refuse them when they arrive
 from another store, and not the texts.
 
-Of each text it keeps how many words it has and a keyed digest of them, in a decision about the
-redaction, which no transfer sends. A text that arrives is looked through by windows of as many
-words. The key lies in a file beside the store's, so that whoever has only that file can try no
-guesses; in a database it is in the decision.
+Of each text it keeps how many words it has, a keyed digest of them and a short one of the first of
+them, in a decision about the redaction, which no transfer sends. A text that arrives is looked
+through by windows of as many words, once the first ones fit. Of a text that is short or a number,
+whose words alone are in many others, it keeps a digest with all its marks. The key lies in a file
+beside the store's, so that whoever has only that file can try no guesses; in a database it is in
+the decision.
 """
 
 from __future__ import annotations
@@ -14,54 +16,118 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeVar
 
 from tfgrpo.store import atomic_write
-from tfgrpo.store.activity.decisions import REDACTION, decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import is_address
 from tfgrpo.store.damaged_values import listed, text, whole
 from tfgrpo.store.errors import StoreError, advice
+from tfgrpo.store.text_occurrences import REDACTION, SHORTEST
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 SUBJECT = "texts"
 """What a decision with digests of redacted texts is about."""
 KEY_BYTES, DIGEST_BYTES = 32, 16
+FIRST, FIRST_BYTES = 3, 2
+"""How many words a short digest is of, at most, and its bytes: too few to guess by."""
 WORD = re.compile(r"\w+")
+NUMBER = re.compile(r"\W*\d+(?:[.,]\d{3})*(?:[.,]\d{1,2})?\W*")
+MARKS = "([{'\"", ".,;:!?)]}'\""
+"""What may stand before and behind a text that is looked for with its marks."""
+WHOLE = 0
+"""The number of parts of a text that is looked for as a whole text."""
 
 
-class Withheld(NamedTuple):
-    """Digests of redacted texts by their numbers of words, and the key under which they are."""
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Digests of redacted texts by their numbers of words, those of texts that are looked for with
+    their marks by their numbers of parts, and the key under which they are. `firsts` is, by how
+    many first words it is of, a short digest → the numbers of words of the texts that begin so."""
 
     key: bytes
     digests: Mapping[int, frozenset[bytes]]
+    marked: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
+    firsts: Mapping[int, Mapping[bytes, frozenset[int]]] = field(default_factory=dict)
+    _answers: dict[str, bool] = field(default_factory=dict)
 
     def holds(self, given: str | None) -> bool:
         """Whether a text has one of them in it, by whole words."""
-        words = WORD.findall(given or "")
+        if not given:
+            return False
+        if given not in self._answers:
+            self._answers[given] = self._has_words(given) or self._has_marked(given)
+        return self._answers[given]
+
+    def _has_words(self, given: str) -> bool:
+        words = WORD.findall(given) if self.digests else []
         return any(
-            _digest(self.key, words[at : at + count]) in known
-            for count, known in self.digests.items()
-            for at in range(len(words) - count + 1)
+            _digest(self.key, words[at : at + count]) in self.digests[count]
+            for at in range(len(words))
+            for count in self._counts(words[at : at + FIRST])
+            if at + count <= len(words)
         )
+
+    def _counts(self, words: Sequence[str]) -> Iterator[int]:
+        """Yields the numbers of words of the texts that may begin so."""
+        for length, known in self.firsts.items():
+            if length == WHOLE:  # recorded without its first words
+                yield from known[b""]
+            elif length <= len(words):
+                yield from known.get(_digest(self.key, words[:length])[:FIRST_BYTES], ())
+
+    def _has_marked(self, given: str) -> bool:
+        parts = given.split() if self.marked else []
+        for count, known in self.marked.items():
+            windows = range(len(parts) - count + 1) if count else [0]
+            for at in windows:
+                whole_one = " ".join(parts[at : at + count] if count else parts)
+                bare = whole_one.lstrip(MARKS[0]).rstrip(MARKS[1]) if count else whole_one
+                if any(_digest(self.key, [one]) in known for one in {whole_one, bare}):
+                    return True
+        return False
 
 
 NOTHING = Withheld(b"", {})
 """What is known where nothing was redacted."""
 
 
-def remember(store: Store, texts: Iterable[str], *, why: str, author: str) -> None:
-    """Records what will be known of redacted texts. Inside the transaction that redacts them.
-    Raises StoreError."""
-    spoken = [words for one in texts if (words := WORD.findall(one))]
+def remember(
+    store: Store, given: Iterable[str], of_events: Iterable[str] = (), *, why: str, author: str
+) -> None:
+    """Records what will be known of redacted texts: those that were given, and whole ones of
+    events. Inside the transaction that redacts them. Raises StoreError."""
+    texts = {(one, False) for one in given} | {(one, True) for one in of_events}
+    spoken = [(wording, is_whole) for wording, is_whole in texts if WORD.search(wording)]
     if not spoken:
         return
     key, content = _own_key(store)
-    digests = sorted({(len(words), _digest(key, words).hex()) for words in spoken})
-    content["withheld"] = [list(one) for one in digests]
+    before = withheld(store)
+    by_words, marked = set[tuple[int, str, str]](), set[tuple[int, str]]()
+    for wording, is_whole in spoken:
+        words, parts = WORD.findall(wording), wording.split()
+        if sum(map(len, words)) < SHORTEST or NUMBER.fullmatch(wording):
+            number = WHOLE if is_whole else len(parts)
+            digest = _digest(key, [" ".join(parts)])
+            if digest not in before.marked.get(number, ()):
+                marked.add((number, digest.hex()))
+        else:
+            digest, first = _digest(key, words), _digest(key, words[:FIRST])[:FIRST_BYTES]
+            if digest not in before.digests.get(len(words), ()):
+                by_words.add((len(words), digest.hex(), first.hex()))
+    if not by_words and not marked:
+        return
+    if by_words:
+        content["withheld"] = [list(one) for one in sorted(by_words)]
+    if marked:
+        content["marked"] = [list(one) for one in sorted(marked)]
     decide(store, REDACTION, SUBJECT, content, why=why, author=author)
 
 
@@ -73,13 +139,24 @@ def withheld(store: Store) -> Withheld:
         return NOTHING
     key = _file_key(store)
     digests: dict[int, set[bytes]] = {}
+    marked: dict[int, set[bytes]] = {}
+    firsts: dict[int, dict[bytes, set[int]]] = {}
     for one in redactions:
         key = key or _hex(one.content.get("key"))
-        for count, digest in _pairs(one.content.get("withheld")):
+        for count, digest, first in _known(one.content.get("withheld"), 1):
             digests.setdefault(count, set()).add(digest)
+            length = min(count, FIRST) if first else WHOLE
+            firsts.setdefault(length, {}).setdefault(first, set()).add(count)
+        for count, digest, _ in _known(one.content.get("marked"), WHOLE):
+            marked.setdefault(count, set()).add(digest)
     if key is None:
         return NOTHING
-    return Withheld(key, {count: frozenset(some) for count, some in digests.items()})
+    return Withheld(
+        key,
+        _frozen(digests),
+        _frozen(marked),
+        {length: _frozen(some) for length, some in firsts.items()},
+    )
 
 
 def key_path(store: Store) -> Path:
@@ -117,12 +194,18 @@ def _file_key(store: Store) -> bytes | None:
     return key if len(key) == KEY_BYTES else None
 
 
-def _pairs(value: object) -> Iterator[tuple[int, bytes]]:
+def _known(value: object, least: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yields what is on record: a number of words or parts, a digest, and that of the first words,
+    which is empty where there is none."""
     for one in listed(value):
-        count, digest, *_ = *listed(one), None, None
+        count, digest, first, *_ = *listed(one), None, None, None
         number, known = whole(count), _hex(digest)
-        if number is not None and number > 0 and known is not None:
-            yield number, known
+        if number is not None and number >= least and known is not None:
+            yield number, known, (_hex(first) or b"")[:FIRST_BYTES]
+
+
+def _frozen(sets: Mapping[Key, set[Value]]) -> dict[Key, frozenset[Value]]:
+    return {key: frozenset(some) for key, some in sets.items()}
 
 
 def _hex(value: object) -> bytes | None:

@@ -29,7 +29,7 @@ from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.records import REDACTED, Json
-from tfgrpo.store.text_occurrences import Occurrence, clean_json, cleaned
+from tfgrpo.store.text_occurrences import REDACTION, Occurrence, clean_json, cleaned, is_structure
 
 if TYPE_CHECKING:
     from memory_port import MemoryPort
@@ -238,11 +238,13 @@ def occurrences(kept: Kept, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
             if pattern.search(score.answer or ""):
                 yield Occurrence("scores", "answer", evaluation.id)
     for decision in kept.decisions:
-        for column, text in (("subject", decision.subject), ("why", decision.why or "")):
-            if pattern.search(text):
+        for column, text in (
+            ("subject", decision.subject),
+            ("content", _text(decision.content)),
+            ("why", decision.why or ""),
+        ):
+            if not is_structure("decisions", column, decision.kind) and pattern.search(text):
                 yield Occurrence("decisions", column, decision.row)
-        if pattern.search(_text(decision.content)):
-            yield Occurrence("decisions", "content", decision.row)
 
 
 def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
@@ -269,8 +271,11 @@ def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
         ]
     kept.decisions[:] = [
         d._replace(
-            subject=pattern.sub(REDACTED, d.subject),
-            content=clean(d.content),
+            **(
+                {"subject": pattern.sub(REDACTED, d.subject), "content": clean(d.content)}
+                if d.kind != REDACTION
+                else {}
+            ),
             why=d.why and pattern.sub(REDACTED, d.why),
         )
         for d in kept.decisions

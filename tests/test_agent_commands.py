@@ -113,9 +113,19 @@ def test_tokens_by_other_names_count_and_usage_without_any_is_refused() -> None:
         _read_output(json.dumps({"answer": "12", "usage": usage}), context)
 
     told(input_tokens=7, output_tokens=2, cache_read_input_tokens=3)
-    told(prompt_tokens=7, completion_tokens=2, cached_tokens=3)
+    told(prompt_tokens=10, completion_tokens=2, cached_tokens=3)
     assert counted[0] == counted[1]
-    assert counted[0] == {"prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 3}
+    assert counted[0] == {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 3}
+    told(input_tokens=50, cache_read_input_tokens=100_000, cache_creation_input_tokens=20_000)
+    assert counted[2] == {
+        "prompt_tokens": 120_050,
+        "completion_tokens": 0,
+        "cached_tokens": 100_000,
+    }, "Anthropic counts what was in a cache, or came into it, beside the others"
+    told(prompt_tokens=9, cache_read_input_tokens=3)
+    told(input_tokens=9, cached_tokens=3)
+    assert counted[3] == counted[4]
+    assert counted[3] == {"prompt_tokens": 9, "completion_tokens": 0, "cached_tokens": 3}
     with pytest.raises(SettingsError, match="says nothing of tokens: total"):
         told(total=9)
 

@@ -163,6 +163,8 @@ def test_members_of_an_older_schema_train_once_its_creator_has_opened_it(
             crew = Crew(cluster, store)
             revoke = f'revoke insert on @.decisions from "{crew.name("trainer")}"'
             store.port.execute(revoke)  # type: ignore[attr-defined]
+            gone = "insert into @.members values ('no such role', 'trainer')"
+            store.port.execute(gone)  # type: ignore[attr-defined]
     with pytest.raises(StoreError, match="older schema 1"):
         crew.open("trainer")
     Store.open(shared).close()

@@ -148,6 +148,36 @@ def test_every_name_in_the_record_of_traffic_goes(cli: Cli, folder: Path, traffi
     assert traffic.deleted(["[redacted]:candidate"]) == 0
 
 
+def test_what_names_a_place_in_the_files_is_no_text(
+    cli: Cli, folder: Path, traffic: Traffic, ledger: Ledger
+) -> None:
+    words = ("secret", "lost", "scale", "deleted", "library", "candidate", "control", "month")
+    ledger.spend("w", {"1": {("library:library", DAY): 2.0, ("key:lost", DAY): 1.0}})
+    notes = {f"library:x $5/month {DAY} 0.8", f"key:some one $5/month {DAY} 0.8"}
+    for note in notes:
+        ledger.note(note)
+    calls = [
+        BLANK._replace(id=f"call-{n}", time=n, arm=f"scale control/{arm}")
+        for n, arm in enumerate(["candidate", "control", "candidate", "control"])
+    ]
+    traffic.add(calls, [], None, {"w": {("library:lost", DAY): 1.0}})
+    traffic.set_scale("lost deleted", Scale(1, 5))
+    traffic.count_lost(BLANK.worker, 9)
+    traffic.delete_before(2)
+    secret, lost = traffic.secret(), traffic.lost()
+    for word in words:
+        done = cli("redact", "--text", word, *REDACTING, ok=False)
+        assert "reading the store" not in done.stderr
+    assert (traffic.secret(), traffic.lost()) == (secret, lost)
+    assert traffic.scales() == {"[redacted] [redacted]": Scale(1, 5)}
+    arms = [f"[redacted] [redacted]/{arm}" for arm in ("candidate", "control")]
+    assert [call.arm for call in traffic.arm_calls(arms, 0)] == arms
+    assert traffic.deleted(arms) == 1
+    assert traffic.recorded(BLANK.worker).owed == {"w": {("library:[redacted]", DAY): 1.0}}
+    assert ledger.spent("") == {("library:[redacted]", DAY): 2.0, ("key:[redacted]", DAY): 1.0}
+    assert ledger.notes() == notes
+
+
 @pytest.mark.parametrize("name", ["locks/r.live", "locks/r.stop", "search/0-1/vocab.json"])
 def test_other_files_of_ours_are_treated_too(cli: Cli, folder: Path, name: str) -> None:
     path = folder / name

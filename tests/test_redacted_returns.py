@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from sync_helpers import sound
 
 from tfgrpo.mirror.from_git import bring_back
 from tfgrpo.mirror.to_git import mirror
+from tfgrpo.redaction import plan_everywhere, redact_everywhere
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.errors import TransferError
+from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.errors import InvalidOperation, TransferError
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer import bundle, locations, sync
 from tfgrpo.store.withheld_texts import WORD, key_path, withheld
@@ -178,6 +182,98 @@ def test_neither_the_text_nor_the_key_is_in_the_file_of_a_store(tmp_path: Path) 
         locations.clone(locations.parse(place), tmp_path / "c.db", author="cy")
         with Store.open(tmp_path / "c.db") as copy:
             assert not withheld(copy).digests, "what a clone has never seen it does not know"
+
+
+@pytest.mark.parametrize(
+    ("given", "other", "same"),
+    [
+        ("$100", "Boil water at 100 degrees.", "It costs ($100)."),
+        ("50 %", "Take 50 of them.", "Give 50\n%, no more."),
+        ("4711", "Room 47 11 is free.", "The code is 4711!"),
+        ("1.234,50", "Do 1, 234, 50.", "Pay 1.234,50."),
+        ("No.", "No, they differ.", "No."),
+        ("2024", "Since 2024/25 it is free.", "2024"),
+    ],
+)
+def test_of_what_is_short_or_a_number_its_marks_count(
+    place: str, given: str, other: str, same: str
+) -> None:
+    with Store.init(place) as ours:
+        ours.commit("main", [Operation("ADD", text=given)], message="x")
+        (one,) = ours.library()
+        by_id = given in ("No.", "2024")
+        redact(ours, Target(one.id) if by_id else Target(texts=(given,)), reason="a price")
+        known = withheld(ours)
+        assert known.holds(same)
+        assert not known.holds(other)
+
+
+def test_what_only_files_or_traffic_held_is_known_too(place: str, tmp_path: Path) -> None:
+    with Store.init(place) as ours:
+        path = ours.path.parent / "bisect-x.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(2):
+            path.write_text(json.dumps({"why": f"asked by {NAME}"}))
+            with pytest.raises(InvalidOperation, match="the reason contains"):
+                redact_everywhere(ours, Target(texts=(NAME,)), reason=f"{NAME} asked")
+            redact_everywhere(ours, Target(texts=(NAME,)), reason="a customer")
+            assert NAME not in path.read_text()
+            assert withheld(ours).holds(f"{NAME} pays.")
+        assert len(decisions(ours, kind="redaction")) == 1, "it is known once"
+
+
+def test_a_long_text_is_looked_through_in_no_time(tmp_path: Path) -> None:
+    with Store.init(str(tmp_path / "store.db")) as ours:
+        for count in range(4, 24):
+            text = " ".join(f"word{n}" for n in range(count))
+            ours.commit("main", [Operation("ADD", text=text)], message="x")
+            redact(ours, Target(texts=(text,)), reason="x")
+        known, made = withheld(ours), Counter[str]()
+        digest, module = hmac.digest, "tfgrpo.store.withheld_texts.hmac.digest"
+        long = " ".join(f"w{n}" for n in range(8_000))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, lambda *of: made.update(["digest"]) or digest(*of))
+            assert not known.holds(long)
+            assert not known.holds(long)
+        assert made["digest"] < 8_400, "one for a position, and some by chance"
+        assert known.holds(f"{long} {' '.join(f'word{n}' for n in range(30))}")
+
+
+def test_what_was_recorded_without_first_words_is_known(place: str) -> None:
+    with Store.init(place) as ours, Store.init(f"{place}x") as older:
+        ours.commit("main", [Operation("ADD", text=TEXT)], message="x")
+        redact(ours, Target(texts=(NAME,)), reason="x")
+        (made,) = decisions(ours, kind="redaction", subject="texts")
+        pairs = [one[:2] for one in made.content["withheld"]]  # type: ignore[attr-defined]
+        content = {**made.content, "withheld": pairs}
+        if key_path(ours).exists():
+            shutil.copy(key_path(ours), key_path(older))
+        decide(older, "redaction", "texts", content)
+        assert withheld(older).holds(f"So says {TEXT}")
+        assert withheld(older).holds(f"Ask ({NAME})")
+        assert not withheld(older).holds("Klaus pays.")
+
+
+def test_whatever_the_text_it_is_taken_out_and_what_is_known_of_others_stays(place: str) -> None:
+    with Store.init(place) as ours:
+        ours.commit("main", [Operation("ADD", text=TEXT)], message="x")
+        redact(ours, Target(texts=(NAME,)), reason="asked by Walter")
+        digest = next(iter(next(iter(withheld(ours).digests.values())))).hex()
+        for text in ("held", "texts", digest[:8], "records", "Walter"):
+            _commit(ours, f"Keep {text} back.")
+            plan = plan_everywhere(ours, Target(texts=(text,)))[0]
+            assert {place.table for place in plan.records} == (
+                {"decisions"} if text == "Walter" else set()
+            )
+            done = redact_everywhere(ours, Target(texts=(text,)), reason="another one")
+            assert {place.table for place in done.store.plan.kept} == (
+                {"redactions"} if text == "Walter" else set()
+            ), "reasons are append-only"
+            if text not in ("texts", "Walter"):  # so is a table called
+                assert done.around.left == []
+            assert withheld(ours).holds(NAME)
+            assert withheld(ours).holds(f"Keep {text} back.")
+        assert not [row for row in ours.port.events(0, 1 << 60) if "Keep" in f"{row.text}"]
 
 
 def test_a_key_that_was_not_redacted_is_known_by_no_other(tmp_path: Path) -> None:

@@ -272,7 +272,9 @@ def test_a_run_under_way_is_not_redacted_behind_its_back(store: Store) -> None:
         with pytest.raises(InvalidOperation, match="in progress"):
             redact(store, BY_TEXT, reason="leaked")
         with pytest.raises(InvalidOperation, match="in progress"):
-            redactions.plan_around(store, ["only in files"], lambda written: True)
+            redactions.redact_around(
+                store, Target(texts=("only in files",)), lambda written: True, reason="x"
+            )
 
 
 # what is done afterwards does not bring it back:

@@ -120,7 +120,8 @@ def redact_everywhere(
         )
     except HeldNowhere:
         plan, _ = plan_everywhere(store, target)
-        done = Redacted(plan, (), redactions.plan_around(store, plan.written, places.take_out))
+        finished = redactions.redact_around(store, target, places.take_out, reason=reason)
+        done = Redacted(plan, (), finished)
     written = done.plan.written
     left, own = redactions.copies(store, written), own_files(store, written)
     around = Surroundings(places.calls, places.rewritten, left, own, places.keys)
@@ -151,8 +152,7 @@ class Places:
         self.rewritten += _remove_indexes(store, written)
         for folder in {path.parent for path in self.rewritten}:
             atomic_write.sync_folder(folder)  # no old file comes back after a loss of power
-        logs = [Path(file + ending) for file in _databases(store)[1:] for ending in ("", "-wal")]
-        return not any(redactions.holds(path, written) for path in logs)
+        return not any(_is_read(file, written) for file in _databases(store)[1:])
 
 
 def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
@@ -283,6 +283,15 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
 def _goes(store: Store, path: Path) -> bool:
     names = {base + ending for base in _databases(store) for ending in ("", "-wal", "-shm")}
     return str(path.resolve()) in names or redactions.TEMPORARY.fullmatch(path.name) is not None
+
+
+def _is_read(file: str, written: Sequence[str]) -> bool:
+    """Whether a file that was written anew, or its log, has a text still since somebody is reading
+    it: else the log is empty, and what the file holds is a name of its own, such as a table's."""
+    log = Path(f"{file}-wal")
+    if not log.is_file() or not log.stat().st_size:
+        return False
+    return any(redactions.holds(path, written) for path in (Path(file), log))
 
 
 def _databases(store: Store) -> list[str]:

@@ -15,9 +15,6 @@ from tfgrpo.store.records import Json
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
-REDACTION = "redaction"
-"""The kind of a decision that lets a redaction change another, whose id is its subject."""
-
 
 class Decision(NamedTuple):
     """One decision. `time` is microseconds since 1970 in UTC; `row` orders them in this store.

@@ -145,7 +145,7 @@ def scope_without(pattern: re.Pattern[str], scope: str, renamed: Mapping[str, st
     kind, colon, name = scope.partition(":")
     if kind == "key" and name in renamed:
         return kind + colon + renamed[name]
-    return pattern.sub(REDACTED, scope)
+    return kind + colon + pattern.sub(REDACTED, name)  # what kind it is of is no user's word
 
 
 def names_without(store: Path | str, written: Iterable[str]) -> dict[str, str]:

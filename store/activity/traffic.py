@@ -40,6 +40,8 @@ WAIT = 1.0
 """Seconds that a call which a proxy has just answered may take to be on record."""
 
 
+ARMS = ("control", "candidate")
+"""What the arm of a call ends in, behind its experiment's name and `/`."""
 Sums: TypeAlias = Mapping[tuple[str, str], float]
 """(name, labels as JSON) → a sum over all calls, those deleted since included."""
 

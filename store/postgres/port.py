@@ -37,7 +37,14 @@ from tfgrpo.store.sql.port import (
     version_of,
 )
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
-from tfgrpo.store.text_occurrences import REPLACED, Occurrence, clean_json, cleaned, reason_to_stay
+from tfgrpo.store.text_occurrences import (
+    REPLACED,
+    Occurrence,
+    clean_json,
+    cleaned,
+    reason_to_stay,
+    users_own,
+)
 
 if TYPE_CHECKING:
     import re
@@ -302,6 +309,7 @@ class PostgresRedactions(SqlRedactions):
                 continue
             key = KEYS.get(table, "0::bigint")
             query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
+            query += users_own(table, column)
             for row, text in self._port.stream(query):
                 if pattern.search(text):
                     places.append(Occurrence(table, column, row, reason_to_stay(table, column)))
@@ -315,6 +323,7 @@ class PostgresRedactions(SqlRedactions):
                 continue
             keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
             query = f"select {keys}, {column} from @.{table} where {column} is not null"
+            query += users_own(table, column)
             held = [row for row in port.stream(query) if pattern.search(row[-1])]
             for *key, value in held:
                 value = cleaned(table, column, value, pattern)

@@ -22,6 +22,9 @@ GLOBS = ("models", "libraries", "paths")
 IN_A_GLOB = REDACTED.replace("[", "[[]")
 """What stands for a text in a pattern of names: as it is, it would fit any of its letters."""
 
+BUDGET_NOTE = re.compile(r"(.+?)( \$\S+(?: [\w-]*)? [0-9.]+)", re.DOTALL)
+"""A line that was told of a budget: of which scope, and how much since when."""
+
 LEDGER_TABLES = """
 create table keys (
     number integer primary key, name text not null, digest blob not null unique,
@@ -184,8 +187,7 @@ def _limits_without(pattern: re.Pattern[str], written: str) -> str:
 
 def _note_without(pattern: re.Pattern[str], note: str, renamed: Mapping[str, str]) -> str:
     """A line that was told of a budget, under its scope's new name: it is not told again."""
-    for old in sorted(renamed, key=len, reverse=True):
-        if note.startswith(f"key:{old} "):
-            note = f"key:{renamed[old]} {note[len(old) + 5 :]}"
-            break
-    return pattern.sub(REDACTED, note)
+    matched = BUDGET_NOTE.fullmatch(note)
+    if matched is None:
+        return pattern.sub(REDACTED, note)
+    return scope_without(pattern, matched[1], renamed) + matched[2]

@@ -117,7 +117,7 @@ def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
 def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
     """Yields the places that hold the pattern, in every text column of any table; the events' own
     texts and reasons are left to `redact.py`."""
-    from tfgrpo.store.text_occurrences import Occurrence, reason_to_stay
+    from tfgrpo.store.text_occurrences import Occurrence, reason_to_stay, users_own
 
     holding(db, pattern)
     tables = db.execute(
@@ -131,6 +131,7 @@ def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Oc
             if not is_text or (table == "events" and column in ("text", "reason")):
                 continue
             query = f'select {row} from "{table}" where holds("{column}")'
+            query += users_own(table, column)
             why = reason_to_stay(table, column)
             for (number,) in db.execute(query).fetchall():
                 yield Occurrence(table, column, number, why)
@@ -138,12 +139,13 @@ def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Oc
 
 def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
     """Replaces the pattern wherever that may be done. Only inside a transaction."""
-    from tfgrpo.store.text_occurrences import REPLACED, cleaned
+    from tfgrpo.store.text_occurrences import REPLACED, cleaned, users_own
 
     holding(db, pattern)
     for table, column in REPLACED:
         keys = "evaluation, problem, sample" if table == "scores" else "id"
         held = f"select {keys}, plain({column}) from {table} where holds({column})"
+        held += users_own(table, column)
         rows = db.execute(held).fetchall()
         for *key, value in rows:
             value = cleaned(table, column, value, pattern)

@@ -158,6 +158,8 @@ REDACTED_IN = {
     ),
 }
 """Table → its key, and the columns with words or names of somebody's own."""
+LABELLED, DELETED = "scale:", "deleted "
+"""What the names of facts about a label, and about an arm, begin with."""
 LOOKED_AT = 2_000
 """Calls whose words one search reads."""
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
@@ -429,7 +431,11 @@ class SqliteTraffic(SideFile):
                 query = f"select {key}, {', '.join(columns)} from {table}"
                 for row in self._db.execute(query).fetchall():
                     values = dict(zip(columns, row[1:], strict=True))
-                    clean = {k: v and pattern.sub(REDACTED, v) for k, v in values.items()}
+                    clean = {
+                        k: v
+                        and (_arm_without(pattern, v) if k == "arm" else pattern.sub(REDACTED, v))
+                        for k, v in values.items()
+                    }
                     if values.get("key") in renamed:
                         clean["key"] = renamed[values["key"]]
                     if clean != values:
@@ -452,7 +458,7 @@ class SqliteTraffic(SideFile):
         """Takes a pattern out of labels with a scale, arms with deleted calls, and what is owed."""
         changed = 0
         for name, value in self._db.execute("select * from facts").fetchall():
-            clean = pattern.sub(REDACTED, name), value
+            clean = _fact_without(pattern, name), value
             if name.startswith("owed "):
                 batches = {
                     batch: [[scope_without(pattern, scope, renamed), *rest] for scope, *rest in of]
@@ -481,6 +487,23 @@ class SqliteTraffic(SideFile):
                 self._db.execute("delete from totals where name = ? and labels = ?", key)
                 self._add_up({(name, json.dumps(clean)): value})
         return changed
+
+
+def _fact_without(pattern: re.Pattern[str], name: str) -> str:
+    """The name of a fact without a pattern: only labels and arms in it are somebody's words."""
+    if name.startswith(LABELLED):
+        return LABELLED + pattern.sub(REDACTED, name.removeprefix(LABELLED))
+    if name.startswith(DELETED):
+        return DELETED + _arm_without(pattern, name.removeprefix(DELETED))
+    return name
+
+
+def _arm_without(pattern: re.Pattern[str], arm: str) -> str:
+    """An arm without a pattern; which arm of its experiment it is stays."""
+    experiment, slash, which = arm.rpartition("/")
+    if which in traffic.ARMS:
+        return pattern.sub(REDACTED, experiment) + slash + which
+    return pattern.sub(REDACTED, arm)
 
 
 def _tagged(tags: traffic.Tags) -> tuple[str, list[object]]:

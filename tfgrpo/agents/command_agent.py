@@ -181,6 +181,9 @@ USAGE = (
 )
 """What an agent may call the tokens that it read, wrote, and had in a cache."""
 
+BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Tokens that were read too, and that who says `input_tokens` with them has not counted there."""
+
 
 def _tokens(usage: Json, names: Sequence[str]) -> int:
     counts = (field(usage, name) for name in names)
@@ -199,7 +202,9 @@ def _read_output(text: str, context: Context) -> Attempt:
     answer, usage = reported["answer"], reported.get("usage")
     if isinstance(usage, dict):
         tokens = [_tokens(usage, names) for names in USAGE]
-        if usage and not any(name in usage for names in USAGE for name in names):
+        if "prompt_tokens" not in usage:
+            tokens[0] += sum(_tokens(usage, [name]) for name in BESIDE)
+        if usage and not any(name in usage for names in (*USAGE, BESIDE) for name in names):
             raise SettingsError(
                 f"the agent's usage says nothing of tokens: {', '.join(map(str, usage))}"[:200],
                 hint="it has prompt_tokens and completion_tokens, or input_ and output_tokens",

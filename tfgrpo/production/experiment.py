@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfgrpo.production.promotion_losses import losses, losses_in_words
 from tfgrpo.production.tested_proposals import accept_tested, is_made_for, take_back_tested
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
-from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
+from tfgrpo.store.activity.traffic import ARMS, MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import (
     BadName,
@@ -46,7 +46,7 @@ from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
 
 KIND = "experiment"
-CONTROL, CANDIDATE = "control", "candidate"
+CONTROL, CANDIDATE = ARMS
 """The arms."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 RUNNING, PROMOTED, ROLLED_BACK, STOPPED = "running", "promoted", "rolled back", "stopped"
