@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ BLOCK = re.compile(r"```[\w-]*[ \t\n](.*?)```", re.DOTALL)
 """A block of code, also one on a single line."""
 BEGUN = re.compile(r"""\{\s*(?:["']|//|/\*|\w+\s*:)""")
 """What begins an object, well-formed or not."""
-STRING = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+STRING = re.compile(r'"(?:[^"\\]|\\.)*("?)|[{}]', re.DOTALL)
 LAYOUT = re.compile(r"</?\w+>|```[\w-]*|\\[a-z]+\b|[{}]")
 """What a response is set in, which is no word."""
 WORD = re.compile(r"[^\W\d_]+|\d+")
@@ -127,9 +128,14 @@ def _retraction(text: str, start: int, end: int) -> str:
 def _given(text: str) -> Iterator[Placed]:
     """Yields the JSON that a text gives: what blocks and tags hold, and objects anywhere else."""
     held: list[tuple[int, int]] = []
+
+    def is_held(at: int) -> bool:
+        before = bisect_left(held, (at + 1,)) - 1
+        return before >= 0 and at < held[before][1]
+
     for place, pattern in (("answer tag", TAG), ("code block", BLOCK)):
         for match in pattern.finditer(text):
-            if any(start <= match.start() < end for start, end in held):
+            if is_held(match.start()):
                 continue
             try:
                 value = parse_json(FENCE.sub(r"\1", match[1]))
@@ -138,10 +144,10 @@ def _given(text: str) -> Iterator[Placed]:
             except ValueError:
                 continue
             if isinstance(value, dict | list | RepeatedKey):
-                held.append(match.span())
+                insort(held, match.span())
                 yield Placed(*match.span(), value, place)
     for start, end, value in _objects(text):
-        if not any(first <= start < last for first, last in held):
+        if not is_held(start):
             boxed = re.search(rf"(?:{BOX.pattern})\s*\Z", text[max(0, start - 20) : start])
             yield Placed(start, end, value, "answer tag" if boxed else "last object")
 
@@ -171,6 +177,13 @@ def _closing(text: str, at: int) -> int:
     text."""
     depth = 0
     for match in STRING.finditer(text, at):
+        if match[0][0] == '"' and not match[1]:  # nothing closes it, so it is no string
+            rest = re.finditer(r"[{}]", text[match.start() :])
+            for brace in rest:
+                depth += (brace[0] == "{") - (brace[0] == "}")
+                if depth == 0:
+                    return match.start() + brace.end()
+            break
         depth += (match[0] == "{") - (match[0] == "}")
         if depth == 0:
             return match.end()

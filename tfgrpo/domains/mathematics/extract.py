@@ -54,6 +54,9 @@ UNSEEN = dict.fromkeys(
 )
 """Where a line may break or may not, and which way a text is read. What turns the order of letters
 (U+202D, U+202E) is seen, and joiners within a word are a part of its spelling."""
+END_MARK = re.compile(r"<[|｜][\w▁]{1,40}[|｜]>\Z")
+"""What models write where a response ends: `<|im_end|>`."""
+MOST_MARKS = 10
 CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
 
 
@@ -176,9 +179,14 @@ def without_unseen(text: str) -> str:
 
 
 def spoken(response: str) -> str:
-    """Returns a response without the thinking before it, and without marks that nobody sees;
-    thinking that never ended is no answer."""
+    """Returns a response without the thinking before it, and without marks that nobody sees or
+    that end it; thinking that never ended is no answer."""
     response = without_unseen(response)
+    for _ in range(MOST_MARKS):
+        mark = END_MARK.search(response.rstrip()[-50:])
+        if mark is None:
+            break
+        response = response.rstrip()[: -len(mark[0])]
     ends = [match.end() for match in THOUGHT.finditer(response)]
     after = response[ends[-1] :] if ends else response
     return "" if THINKING.search(after) else after
