@@ -1,0 +1,84 @@
+"""Right answers in ordinary words: checks, restatements and marks beside them change nothing."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains import find
+
+domain = cache(find)
+BEHIND = (
+    "Check: 3 + 39 = 42 ✓",
+    "Check: 6 × 7 = 42.",
+    "Check: $6 \\times 7 = 42$.",
+    "**Check:** 6 * 7 = 42",
+    "Check: 42/7 = 6.",
+    "Check: 3(42) − 26 = 100",
+    "Check: works for 6.",
+    "Check with 6.",
+    "Check: 100% ✓",
+    "The result is 6 × 7 = 42.",
+    "The answer is 6 times 7, i.e. 42.",
+    "Answer: 4 tens and 2 ones.",
+    "结果是 6×7=42。",
+    "Ergebnis: 6 · 7 = 42",
+    "Le résultat est 6 × 7 = 42.",
+    "El resultado es 6 × 7 = 42.",
+    "or $6\\cdot 7$.",
+    "(or 0.42 m)",
+    "The answer is not 43.",
+)
+RESTATED = (
+    ("2, 3", "\\boxed{2, 3}\n\nThe answer is 2 and 3."),
+    ("2, 3", "\\boxed{2,3}\n\nThe answer is 2 or 3."),
+    ("2, 3", "\\boxed{2, 3}\n\nAnswer: $x=2$ or $x=3$"),
+    ("1000", "\\boxed{1000}\n\nAnswer: 10^3"),
+    ("1000", "\\boxed{1000}\n\nThe answer is 1 000."),
+    (r"2\sqrt{3}", "\\boxed{2\\sqrt{3}}\n\nAnswer: 2√3"),
+    (r"2\sqrt{3}", "$\\boxed{2\\sqrt{3}}$ (or about 3.46)"),
+    (r"2\sqrt{3}", "$\\boxed{2\\sqrt{3}}$ or approximately 3.46"),
+    (r"2\sqrt{3}", "$\\boxed{2\\sqrt{3}}$\n\nThe answer is $2\\sqrt{3} \\approx 3.46$."),
+)
+ANOTHER = (
+    "Correction: 6 × 7 = 43.",
+    "The result is 6 × 8 = 48.",
+    "The answer is 42 or 43.",
+    "The answer is 43 rather than 42.",
+    "Answer: 10^3",
+    "Answer: 43 apples",
+    "or -42",
+    "or 43 m",
+)
+
+
+def reward(spec: str, gold: str, response: str, question: str = "?") -> float | None:
+    verify = domain(spec).function
+    assert verify is not None
+    found: float | None = verify(Problem("p", question, gold), response).reward
+    return found
+
+
+@pytest.mark.parametrize("box", [r"\boxed{42}", r"$$\boxed{42}$$"])
+def test_a_check_and_a_restatement_are_no_other_number(box: str) -> None:
+    refused = [text for text in BEHIND if reward("math", "42", f"It is {box}.\n\n{text}") != 1.0]
+    assert refused == []
+    given = [text for text in ANOTHER if reward("math", "42", f"It is {box}.\n\n{text}") != 0.0]
+    assert given == []
+
+
+def test_a_value_may_be_written_in_another_way_behind_its_box() -> None:
+    assert [pair for pair in RESTATED if reward("math", *pair) != 1.0] == []
+
+
+def test_the_number_of_a_text_is_no_other_text() -> None:
+    for answer in ("12 km", "24 Rue X", "Windows 11"):
+        assert reward("exact", answer, f"\\boxed{{{answer}}}\n\nThe answer is {answer}.") == 1.0
+    assert reward("exact", "12 km", "\\boxed{12 km}\n\nThe answer is 13 km.") == 0.0
+    for labels in (["1 star", "2 stars"], ["0-5 days", "6-10 days"]):
+        spec = "choice:" + json.dumps(labels)
+        assert reward(spec, labels[1], f"\\boxed{{{labels[1]}}}\n\nLabel: {labels[1]}") == 1.0
+        assert reward(spec, labels[1], f"\\boxed{{{labels[1]}}}\n\nLabel: {labels[0]}") == 0.0
