@@ -82,3 +82,48 @@ def test_the_number_of_a_text_is_no_other_text() -> None:
         spec = "choice:" + json.dumps(labels)
         assert reward(spec, labels[1], f"\\boxed{{{labels[1]}}}\n\nLabel: {labels[1]}") == 1.0
         assert reward(spec, labels[1], f"\\boxed{{{labels[1]}}}\n\nLabel: {labels[0]}") == 0.0
+
+
+BESIDE = (
+    *(r"\boxed{42} ✅", r"**\boxed{42}** ✔️", r"$\boxed{42}$ 🎉", r"👉 \boxed{42}", r"➡️ \boxed{42}"),
+    *(r"∴ \boxed{42}", r"$∴ \boxed{42}$", r"● \boxed{42}", r"· \boxed{42}", r"★ \boxed{42}"),
+    *(r"【\boxed{42}】", r"「\boxed{42}」", r"\boxed{42} ∎", r"\boxed{42} ■", r"\boxed{42}…"),
+    *(r"\boxed{42}<|im_end|>", r"\boxed{42}<|eot_id|>", r"\boxed{42}<｜end▁of▁sentence｜>"),
+    *(r"अंतिम उत्तर है \boxed{42}", r"উত্তর হলো \boxed{42}", r"จะได้ \boxed{42}", r"விடை \boxed{42}"),
+    *(r"సమాధానం \boxed{42}", r"उत्तर: \boxed{42}।", r"الجواب: \boxed{42}،", r"جواب \boxed{42}۔"),
+    *(
+        r"\hfill \boxed{42}",
+        r"$\hfill \boxed{42}$",
+        r"\noindent \boxed{42}",
+        r"\newline \boxed{42}",
+    ),
+    *(
+        r"\[ \bullet\ \boxed{42} \]",
+        r"\[ \star \boxed{42} \]",
+        r"\[\Longleftrightarrow \boxed{42}\]",
+    ),
+    *(r"\[6\cdot7 \longmapsto \boxed{42}\]", r"Answer ⟶ \boxed{42}", r"\boxed{42} ← final answer"),
+    *(r"\boxed{42}₫", r"¢\boxed{42}", r"\boxed{42} -- done", r"Step 3 – \boxed{42}"),
+    *(r"6*7 \boxed{42}", r"Answer #1 \boxed{42}", r"$\boxed{42} \pmod{100}$"),
+    *(r"$\boxed{42} \frac{m}{s}$", r"\boxed{42}\n"),
+)
+APART = (
+    *(r"-\boxed{42} ✅", r"\boxed{42}² ✅", r"½\boxed{42}", r"√\boxed{42}"),
+    *(r"❌ \boxed{42}", r"\boxed{42}‰", r"-₫\boxed{42}", r"¬\boxed{42}", r"x ≠ \boxed{42}"),
+    *("x =\u0338 \\boxed{42}", r"⌊\boxed{42}⌋.5", r"3 - \boxed{42}", r"6 * \boxed{42}"),
+    *(r"$\boxed{42}\frac{x}{y}$", r"$2 \bullet \boxed{42}$", r"2 × \boxed{42} ✅"),
+)
+"""Marks and signs beside a box that say something."""
+
+
+def test_marks_beside_a_box_say_nothing() -> None:
+    assert [text for text in BESIDE if reward("math", "42", text) != 1.0] == []
+    assert [text for text in APART if reward("math", "42", text) == 1.0] == []
+    assert reward('choice:["shipping","billing"]', "shipping", r"\boxed{shipping} ✅") == 1.0
+
+
+def test_a_letter_may_stand_in_a_box_beside_its_option() -> None:
+    for text in (r"\boxed{B} – 42 km", r"\boxed{B} - 42", r"$\boxed{\text{B}}\; 42$"):
+        assert reward("math", "B", text) == 1.0, text
+    for text in (r"$\boxed{B} - 42$", r"$\boxed{B}\; 42$", r"-\boxed{B} - 42"):
+        assert reward("math", "B", text) == 0.0, text
