@@ -127,3 +127,50 @@ def test_a_letter_may_stand_in_a_box_beside_its_option() -> None:
         assert reward("math", "B", text) == 1.0, text
     for text in (r"$\boxed{B} - 42$", r"$\boxed{B}\; 42$", r"-\boxed{B} - 42"):
         assert reward("math", "B", text) == 0.0, text
+
+
+OBJECT = '{"vendor": "Elm", "total": 12.5, "tags": {}}'
+OTHER = '{"vendor": "ELM", "total": "12.50"}'
+MENTIONED = (
+    "There are no tags, so `tags` is `{}`.",
+    'I followed the format `{"vendor": ..., "total": ...}`.',
+    "Note: {vendor: Elm} was read from the header.",
+    'Explanation: `{"total": 12.5}` comes from the last line.',
+    "Explanation: the set {x : x > 0} is open.",
+    "```python\nd = {'vendor': 'Elm'}\n```",
+    'If you need an error form: {"error": null}',
+    "Let me know if you need anything else! {}",
+    '(`null` would be written as {"total": null}.)',
+    'This is valid JSON with {"vendor", "total"} fields.',
+)
+LED = (
+    "Input:\n@B\nOutput:\n@A",
+    "Draft: @B\n\nFinal: @A",
+    "First attempt:\n@B\nCorrected:\n@A",
+    "Draft:\n```json\n@B\n```\nCorrected version:\n```json\n@A\n```",
+    "Raw: @B\n\nFinal answer:\n```json\n@A\n```",
+    "Before normalisation:\n```json\n@B\n```\nAfter normalisation:\n```json\n@A\n```",
+    "@B -> @A",
+)
+NOT_LED = (
+    "Option 1:\n@B\nOption 2:\n@A",
+    "Version A: @B\nVersion B: @A",
+    "First guess:\n@B\nSecond guess:\n@A",
+    "@B\nOr:\n@A",
+    "If paid:\n@B\nOtherwise:\n@A",
+    "```json\n@A\n```\nFinal: `@B`",
+    "```json\n@A\n```\nOutput: @B",
+    '```json\n@A\n```\nNow corrected with the tax and all that\n```json\n{"vendor": ',
+)
+
+
+def test_an_object_counts_whatever_is_mentioned_behind_it() -> None:
+    for first in (f"```json\n{OBJECT}\n```", f"It is:\n\n{OBJECT}", f"<answer>{OBJECT}</answer>"):
+        texts = [f"{first}\n\n{text}" for text in MENTIONED]
+        assert [text for text in texts if reward("json", OBJECT, text) != 1.0] == []
+
+
+def test_words_with_a_colon_say_which_of_two_objects_counts() -> None:
+    for layouts, right in ((LED, True), (NOT_LED, False)):
+        texts = [text.replace("@A", OBJECT).replace("@B", OTHER) for text in layouts]
+        assert [text for text in texts if (reward("json", OBJECT, text) == 1.0) != right] == []

@@ -37,6 +37,8 @@ class Words(NamedTuple):
     """What says that an answer is checked: "check"."""
     about: str
     """What makes an approximation of a number: "about"."""
+    otherwise: str
+    """What says that another answer follows which may hold as well: "alternatively"."""
 
 
 SPACED = (
@@ -56,6 +58,7 @@ SPACED = (
         r"|except|unless|ruled?\s+out",
         r"more|less|fewer|least|most|than|ago|(?:below|above|under|m(?:in|ax)imum)(?=\W*\Z)",
         r"check\w*", r"about|approx(?:imately|\.)?|roughly|around|circa|nearly|almost",
+        r"(?:or\s+)?(?:alternatively|otherwise|else|second|third)",
     ),
     Words(  # German
         r"(?:(?:die|das|der|meine?)\s+)?(?:(?:endgültige|richtige)\s+)*(?:Antwort|Lösung|Ergebnis)",
@@ -68,6 +71,7 @@ SPACED = (
         "inkorrekt|vielleicht|eventuell|unsicher|außer|ausgeschlossen",
         "mehr|weniger|mindestens|höchstens|wenigstens",
         "Probe|Kontrolle", r"etwa|ungefähr|rund|circa|ca\.?|fast",
+        r"alternativ|andernfalls|sonst|zweit\w+",
     ),
     Words(  # French
         r"(?:(?:la|le|ma)\s+)?(?:réponse|résultat|solution)(?:\s+(?:finale?|correcte?))?",
@@ -78,6 +82,7 @@ SPACED = (
         "pas|ni|jamais", r"incorrecte?|peut-être|sauf|plutôt\s+que|exclue?",
         r"moins|(?:ou|au)\s+plus",
         r"vérif\w+", r"environ|presque|à\s+peu\s+près",
+        r"sinon|autrement|deuxième|seconde?",
     ),
     Words(  # Spanish
         r"(?:(?:la|el|mi)\s+)?(?:respuesta|resultado|solución)(?:\s+(?:final|correcta?))?",
@@ -87,6 +92,7 @@ SPACED = (
         r"no\s+(?:es|son|era)|nunca|tampoco", r"incorrect[oa]|quizás?|tal\s+vez|salvo|excepto",
         "más|menos",
         r"comproba\w+|verifica\w+", r"unos|unas|casi|aproximadamente|cerca\s+de",
+        r"alternativamente|segund[oa]|si\s+no|de\s+lo\s+contrario",
     ),
     Words(  # Russian
         r"(?:итоговый\s+|правильный\s+)?(?:ответ|результат)", "это", "равен|равна", "в|внутри",
@@ -94,6 +100,7 @@ SPACED = (
         r"неверно|неправильно|ошибка|не\s+(?:верно|так|правильно)", "не|нет|ни",
         "неверно|возможно|наверное|кроме|исключено", "больше|меньше|более|менее|минимум|максимум",
         r"провер\w+", r"около|примерно|почти|приблизительно",
+        r"иначе|либо|альтернативно|втор\w+",
     ),
     Words(  # Arabic
         "(?:الجواب|الإجابة|النتيجة)", "هذا|هذه|ذلك", "هو|هي", "في|داخل", "انتظر|لا|لكن|تصحيح",
@@ -101,6 +108,7 @@ SPACED = (
         r"خطأ|خاطئة?|(?:غير|ليس)\s+صحيحا?", "ليس|ليست|لا", "خطأ|ربما|باستثناء|ما\\s+عدا",
         "أكثر|أقل",
         "تحقق|التحقق", "حوالي|تقريبا",
+        "وإلا|بدلا|ثاني|الثاني",
     ),
 )  # fmt: skip
 UNSPACED = (
@@ -110,6 +118,7 @@ UNSPACED = (
         "我?(?:算|弄|搞|看)错了?|我犯了", "错误?的?|不是?(?:对|正确)的?|有误",
         "不是|并非|不等于|而非", "也许|可能|除了|错误", "以上|以下|至少|至多|更多|更少|不到|超过",
         "检验|验证|检查", "大?约|近似|左右",
+        "或者?|否则|另外|第二",
     ),
     Words(  # Japanese
         "(?:最終的な)?(?:答え|解答|回答)", "[こそ]れ", "は", "[「『]", "待って|いや|でも|訂正",
@@ -117,6 +126,7 @@ UNSPACED = (
         "間違いです|誤りです|違います|正しくない|正しくありません|では(?:ない|ありません)",
         "ではなく", "かもしれ|たぶん|おそらく|間違い", "以上|以下|未満|少なくとも",
         "検算|確認", "約|およそ|ほぼ",
+        "または|あるいは|そうでなければ|第二",
     ),
     Words(  # Korean
         "(?:최종\\s*)?(?:정답|답변?)[은이]?", "[이그]것|이건", "[은는]", "[‘“]",
@@ -124,6 +134,7 @@ UNSPACED = (
         "틀렸습니다|틀립니다|틀렸다|잘못|(?:[이가]\\s*)?아(?:닙니다|니다)|맞지\\s*않",
         "아니라", "아마|제외", "이상|이하|미만|최소|최대",
         "검산|확인", "약|대략|거의",
+        r"또는|아니면|혹은|두\s*번째",
     ),
 )  # fmt: skip
 
