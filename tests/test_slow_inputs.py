@@ -20,7 +20,9 @@ from store_helpers import add
 
 from tfgrpo import interchange
 from tfgrpo.data import readers
+from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.domains import find
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.rendering.markdown_edit import _split_identity
 from tfgrpo.store import Store
@@ -229,3 +231,31 @@ def test_data_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> No
 def test_data_that_is_a_device_is_refused_at_once(path: str) -> None:
     with pytest.raises(DatasetError, match="is a pipe or a device"):
         list(readers.read(Path(path)))
+
+
+LONG_RESPONSES = {
+    "newlines": "It is so." + "\n" * 30_000 + "\nLabel: billing",
+    "spaces": "It is so." + " " * 30_000 + "x\nLabel: billing",
+    "spaces before a line": "It is so." + " " * 30_000 + "\nLabel: billing",
+    "begun boxes": r"\boxed{" * 14_000 + r"\boxed{billing}",
+    "boxes": r"\boxed{billing} x " * 6_000,
+    "braces": "{" * 100_000,
+    "objects": '{"a":1}\n' * 12_000,
+    "blocks": "```\n{}\n```\n" * 9_000,
+    "quotes": '"' * 100_000,
+    "escaped quotes": '{"a":"' + r"\"" * 50_000,
+    "digits": "1" * 100_000,
+    "ends": "</s>" * 25_000 + "x",
+    "marks of an end": "<|end|>" * 14_000,
+}
+
+
+@pytest.mark.parametrize("kind", LONG_RESPONSES)
+@pytest.mark.parametrize("spec", ['choice:["billing","shipping"]', "exact", "json", "math"])
+def test_a_long_response_is_judged_at_once(kind: str, spec: str) -> None:
+    verify = find(spec).function
+    assert verify is not None
+    gold = {"json": '{"a": 1}', "math": "42"}.get(spec, "billing")
+    begun = time.process_time()
+    verify(Problem("p", "?", gold), LONG_RESPONSES[kind])
+    assert time.process_time() - begun < 2

@@ -33,8 +33,10 @@ WRAPPED_IN_BRACKETS = (("(", ")"), ("[", "]"), ("<", ">"))
 SIGNS = ("(", "[", "<", "__")
 """What stands around an answer, or belongs to it: `[0, 1]`, `<div>`, `__init__`."""
 ELEMENT = re.compile(r"\A<(b|i|u|em|strong|mark)>(.*)</\1>\Z", re.DOTALL)
-TAIL = re.compile(r"(?:\s|</s>|<\|\w+\|>|(?<=\n)(?:-{3,}|\*{3,}|_{3,})(?=\s*\Z))+\Z")
+TAIL = re.compile(r"(?:\A|(?<!\s))(?:\s|</s>|(?<=\n)(?:-{3,}|\*{3,}|_{3,})(?=\s*\Z))+\Z")
 """What ends a response and says nothing: a rule below it, and a model's mark of its end."""
+LAST = 200
+"""Characters of the end of a response, blanks apart, in which that is looked for."""
 LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\}\Z", re.DOTALL)
 GOES_ON = re.compile(rf"(?:{JOINT}|{any_of('denied')})[\s*_,:]*\Z", re.IGNORECASE)
 """The end of a line that the next one goes on with: `billing or`."""
@@ -88,7 +90,8 @@ class NoAnswer(NamedTuple):
 
 def find_answer(response: str) -> GivenAnswer | NoAnswer:
     """Returns the answer that a response gives in words, or why it gives none."""
-    response = TAIL.sub("", spoken(response)).strip()
+    response = spoken(response).strip()
+    response = (response[:-LAST] + TAIL.sub("", response[-LAST:])).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
     end, unfenced = ending(response), FENCE.sub(lambda match: match[1], response)
@@ -115,12 +118,12 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
 def _box_end(response: str) -> int:
     """Returns where the last box or tag of a response ends."""
     ends = [match.end() for match in TAG.finditer(response)]
-    for match in BOX.finditer(response):
-        depth, at = 1, match.end()
-        while depth and at < len(response):
-            depth += (response[at] == "{") - (response[at] == "}")
-            at += 1
-        ends.append(at)
+    starts, opened = {match.end() - 1 for match in BOX.finditer(response)}, list[int]()
+    for match in re.finditer(r"[{}]", response):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif opened and opened.pop() in starts:
+            ends.append(match.end())
     return max(ends, default=0)
 
 

@@ -1,17 +1,22 @@
 """Which JSON of a response is its answer.
 
 The answer is the last object, wherever it stands: it may be the whole response, in a block of code,
-in a box or `<answer>`, or between words. An object inside one that cannot be read is none.
+in a box or `<answer>`, or between words. An object inside one that cannot be read is none. Behind
+one that stands in a block, a tag or on lines of its own, what is merely mentioned does not count:
+`{}`, code within a sentence, what cannot be read. Words with a colon (`Output:`) before the last of
+two objects say which one counts.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tfgrpo.domains.answer_reading import FENCE, NoAnswer
+from tfgrpo.domains.mathematics.doubt import pattern
 from tfgrpo.domains.mathematics.extract import (
     BOX,
     JOINED,
@@ -27,12 +32,22 @@ BLOCK = re.compile(r"```[\w-]*[ \t\n](.*?)```", re.DOTALL)
 """A block of code, also one on a single line."""
 BEGUN = re.compile(r"""\{\s*(?:["']|//|/\*|\w+\s*:)""")
 """What begins an object, well-formed or not."""
-STRING = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+STRING = re.compile(r'"(?:[^"\\]|\\.)*("?)|[{}]', re.DOTALL)
 LAYOUT = re.compile(r"</?\w+>|```[\w-]*|\\[a-z]+\b|[{}]")
 """What a response is set in, which is no word."""
 WORD = re.compile(r"[^\W\d_]+|\d+")
 FEW = 3
 """Words that may stand between two objects in a row: `or`, `Option 2:`."""
+OPENING = re.compile(rf"(?:```[\w-]*|{BOX.pattern}|<answer>|[\s`*_])+\Z", re.IGNORECASE)
+"""What an object is set in, before it."""
+POINTS = re.compile(r"(?:[:：]|->|=>|→|⇒)[\s*_]*\Z")
+ENDS = re.compile(r"[ \t`*_.)}]*(?:</answer>[ \t]*)?(?:\n|\Z)")
+"""What may stand behind an object that ends its line."""
+SENTENCE = re.compile(r"\n|[.!?](?=\s)|[。！？}]")
+ALTERNATIVE = pattern("otherwise")
+NUMBERED = re.compile(r"\b(?:\d+|[^\W\d_])\b")
+AROUND = 300
+"""How far before an object, in characters, words that say what it is are looked for."""
 LONGEST = 200_000
 """Characters of a response in which JSON is looked for."""
 MOST_TRIES = 2_000
@@ -87,14 +102,17 @@ def last_place(response: str) -> Placed | NoAnswer:
     except ValueError as error:
         problem = str(error)
     text = response[-LONGEST:]
-    given = sorted(_given(text), key=lambda one: one.start)
+    given = _not_mentioned(text, sorted(_given(text), key=lambda one: one.start))
     if not given:
         return NoAnswer(f"no JSON: {problem[:100]}")
     last = given[-1]
     if isinstance(last.value, ValueError):
         return NoAnswer(f"{last.place}: {last.value}")
-    for one, after in zip(given[-2::-1], given[:0:-1], strict=True):
+    for at in range(len(given) - 2, -1, -1):
+        one, after = given[at : at + 2]
         if isinstance(one.value, Unreadable) or not _in_a_row(text, one, after):
+            break
+        if _says_which(text, given[at - 1].end if at else 0, one, after):
             break
         if one.value != last.value:
             return NoAnswer("last object: another one stands right before it, and they differ")
@@ -102,6 +120,60 @@ def last_place(response: str) -> Placed | NoAnswer:
     if why:
         return NoAnswer(f"{last.place}: {why}")
     return last._replace(start=last.start + len(response) - len(text))
+
+
+def _not_mentioned(text: str, given: Sequence[Placed]) -> list[Placed]:
+    """Returns the JSON of a text without what is merely mentioned behind JSON that stands alone."""
+    kept: list[Placed] = []
+    for one in given:
+        before = kept[-1] if kept else None
+        if before is None or not _stands_alone(text, before) or _is_given(text, before, one):
+            kept.append(one)
+    return kept
+
+
+def _stands_alone(text: str, one: Placed) -> bool:
+    """Whether JSON stands in a block, a tag or a box, or on lines of its own."""
+    if isinstance(one.value, ValueError) or one.value == {}:
+        return False
+    line = text[max(0, one.start - AROUND) : one.start].rpartition("\n")[2]
+    return one.place != "last object" or (not line.strip() and _ends_line(text, one))
+
+
+def _ends_line(text: str, one: Placed) -> bool:
+    return ENDS.match(text, one.end) is not None
+
+
+def _is_given(text: str, before: Placed, one: Placed) -> bool:
+    """Whether JSON behind other JSON that stands alone is given too: it stands alone itself, in a
+    row with that, or words say that it follows."""
+    if _stands_alone(text, one):
+        return True
+    line = text[max(before.end, one.start - AROUND) : one.start]
+    lead, in_code = _lead(text, before.end, one.start), line.endswith("`") and line[-3:] != "```"
+    if isinstance(one.value, Unreadable) and re.search(r"```json\s*\Z", line, re.IGNORECASE):
+        return True
+    if lead and _ends_line(text, one) and one.value != {}:
+        is_brief = len(WORD.findall(lead)) <= FEW or "\n" in OPENING.search(f"{line} ")[0]
+        return is_brief and not (in_code and isinstance(one.value, Unreadable))
+    readable = not isinstance(one.value, ValueError) and one.value != {} and not in_code
+    return readable and _in_a_row(text, before, one)
+
+
+def _lead(text: str, after: int, start: int) -> str:
+    """Returns the words with a colon right before JSON that begins there; or nothing."""
+    before = OPENING.sub("", text[max(after, start - AROUND) : start])
+    return SENTENCE.split(before)[-1].strip() if POINTS.search(before) else ""
+
+
+def _says_which(text: str, at: int, one: Placed, last: Placed) -> bool:
+    """Whether the words before the last of two objects say that it counts: `Output:` does, and
+    neither does `Otherwise:` nor, behind `Option 1:`, `Option 2:`."""
+    lead = _lead(text, one.end, last.start)
+    if not lead or ALTERNATIVE.search(lead) or JOINED.fullmatch(lead.casefold().rstrip(":： ")):
+        return POINTS.fullmatch(lead) is not None
+    words = ({*WORD.findall(lead.casefold())} for lead in (lead, _lead(text, at, one.start)))
+    return not (NUMBERED.search(lead) and set.intersection(*words))
 
 
 def _in_a_row(text: str, one: Placed, other: Placed) -> bool:
@@ -127,9 +199,14 @@ def _retraction(text: str, start: int, end: int) -> str:
 def _given(text: str) -> Iterator[Placed]:
     """Yields the JSON that a text gives: what blocks and tags hold, and objects anywhere else."""
     held: list[tuple[int, int]] = []
-    for place, pattern in (("answer tag", TAG), ("code block", BLOCK)):
-        for match in pattern.finditer(text):
-            if any(start <= match.start() < end for start, end in held):
+
+    def is_held(at: int) -> bool:
+        before = bisect_left(held, (at + 1,)) - 1
+        return before >= 0 and at < held[before][1]
+
+    for place, within in (("answer tag", TAG), ("code block", BLOCK)):
+        for match in within.finditer(text):
+            if is_held(match.start()):
                 continue
             try:
                 value = parse_json(FENCE.sub(r"\1", match[1]))
@@ -138,10 +215,10 @@ def _given(text: str) -> Iterator[Placed]:
             except ValueError:
                 continue
             if isinstance(value, dict | list | RepeatedKey):
-                held.append(match.span())
+                insort(held, match.span())
                 yield Placed(*match.span(), value, place)
     for start, end, value in _objects(text):
-        if not any(first <= start < last for first, last in held):
+        if not is_held(start):
             boxed = re.search(rf"(?:{BOX.pattern})\s*\Z", text[max(0, start - 20) : start])
             yield Placed(start, end, value, "answer tag" if boxed else "last object")
 
@@ -171,6 +248,13 @@ def _closing(text: str, at: int) -> int:
     text."""
     depth = 0
     for match in STRING.finditer(text, at):
+        if match[0][0] == '"' and not match[1]:  # nothing closes it, so it is no string
+            rest = re.finditer(r"[{}]", text[match.start() :])
+            for brace in rest:
+                depth += (brace[0] == "{") - (brace[0] == "}")
+                if depth == 0:
+                    return match.start() + brace.end()
+            break
         depth += (match[0] == "{") - (match[0] == "}")
         if depth == 0:
             return match.end()

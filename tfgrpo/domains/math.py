@@ -22,7 +22,7 @@ from typing import Any, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict
-from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge, with_letters
+from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge, second_answer, with_letters
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
 from tfgrpo.domains.mathematics.extract import ending
 from tfgrpo.domains.mathematics.numerals import DECIMAL, DOTTED, with_points
@@ -55,7 +55,9 @@ def read(problem: Problem, response: str) -> str | None:
     answer = ending(response)
     if answer.retracted or not answer.boxes:
         return None
-    return with_letters(answer, problem.problem).listed
+    listed = with_letters(answer, problem.problem).listed
+    second = second_answer(listed, answer)
+    return f"{listed}, {second}" if second else listed
 
 
 def at_once(problem: Problem, response: str) -> Verdict | None:

@@ -73,7 +73,7 @@ def final_answer(trajectory: Trajectory) -> str:
     """Returns the answer that a trajectory marks as one. Where it marks none or several, or takes
     its answer back, that is all of its response."""
     end = ending(trajectory.response)
-    if len(end.boxes) == 1 and not end.retracted:
+    if len(end.boxes) == 1 and not end.behind and not end.retracted:
         return unwrap_latex(end.boxes[0][1])
     return spoken(trajectory.response).strip()
 

@@ -78,6 +78,8 @@ UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
 BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
 """Words that make a bound of a number: `5 or more`."""
 NOT_READ = "as a whole it is no number, formula, list or word"
+MEASURE = re.compile(r"(-?\d{1,15}(?:\.\d{1,15})?)\s*[^\W\d_]")
+POWERS_OF_TEN = frozenset(Fraction(10) ** power for power in range(-12, 13))
 LONGEST = 10_000
 """Characters of the longest answer that is read; a longer one is right only word for word."""
 WIDEST = 13_000
@@ -124,9 +126,21 @@ def _judge_any(gold: str, answer: Ending, rules: Rules, others: Sequence[str]) -
 
 
 def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
-    """Compares what boxes that belong together hold with one ground truth. Several are one answer:
-    a list where one is asked for, and right elsewhere only if all are."""
+    """Compares what boxes that belong together hold with one ground truth, and what is given
+    behind them: a list where one is asked for, and right elsewhere only if all are."""
     gold = ground_truth(gold)
+    verdict = _judge_boxes(gold, answer, rules)
+    if not answer.behind:
+        return verdict
+    if verdict.reward != 1.0:
+        both = ", ".join((answer.listed, *(ways[0] for ways in answer.behind)))
+        whole = compare(gold, both, rules)
+        return whole if whole.reward == 1.0 else verdict
+    second = second_answer(gold, answer, rules)
+    return _several(gold, f"{answer.listed} and {second}") if second else verdict
+
+
+def _judge_boxes(gold: str, answer: Ending, rules: Rules) -> Verdict:
     if len(answer.boxes) == 1:
         return compare(gold, answer.boxes[0][1], rules)
     whole = compare(gold, answer.listed, rules)
@@ -135,9 +149,39 @@ def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
     bodies = dict.fromkeys(body for _, body in answer.boxes)
     verdicts = [compare(gold, body, rules) for body in bodies]
     if any(verdict.reward != 1.0 for verdict in verdicts):
-        boxes = " and ".join(body for _, body in answer.boxes)
-        return Verdict(0.0, one_line(boxes), f"box: {differs(boxes, gold)}: several are one answer")
+        return _several(gold, " and ".join(body for _, body in answer.boxes))
     return verdicts[-1]
+
+
+def _several(gold: str, boxes: str) -> Verdict:
+    return Verdict(0.0, one_line(boxes), f"box: {differs(boxes, gold)}: several are one answer")
+
+
+def second_answer(value: str, answer: Ending, rules: Rules = USUAL) -> str:
+    """Returns the first answer behind the boxes that is another one than a value, or nothing. What
+    cannot be read is none, nor is the same measure in another unit: `42`, or 0.42 m."""
+    for ways in answer.behind:
+        verdicts = [compare(value, way, rules) for way in ways]
+        if any(verdict.reward == 1.0 for verdict in verdicts):
+            continue
+        told = [verdict for verdict in verdicts if not _is_unread(verdict)]
+        if told and not any(_is_measure(value, way) for way in ways):
+            return ways[0]
+    return ""
+
+
+def _is_unread(verdict: Verdict) -> bool:
+    return verdict.reward is None or verdict.reason.startswith("unread")
+
+
+def _is_measure(value: str, way: str) -> bool:
+    """Whether an answer is a number with a unit which another number is without the unit, but for
+    a power of ten."""
+    number, measure = plain(value), MEASURE.match(way)
+    if number is None or measure is None or quantity(way) is None:
+        return False
+    factor = abs(number / Fraction(measure[1])) if Fraction(measure[1]) else Fraction(0)
+    return factor != 1 and factor in POWERS_OF_TEN
 
 
 def at_once(gold: str, response: str) -> Verdict | None:
@@ -167,7 +211,7 @@ def at_once(gold: str, response: str) -> Verdict | None:
 def ground_truth(gold: str) -> str:
     """Returns a ground truth as an answer: what its boxes hold, where it is a whole solution."""
     gold = without_unseen(gold)
-    boxed = ending(gold, is_truth=True)
+    boxed = ending(gold)
     if boxed.boxes:
         return boxed.listed
     stated = STATED.findall(gold)

@@ -54,6 +54,9 @@ UNSEEN = dict.fromkeys(
 )
 """Where a line may break or may not, and which way a text is read. What turns the order of letters
 (U+202D, U+202E) is seen, and joiners within a word are a part of its spelling."""
+END_MARK = re.compile(r"<[|｜][\w▁]{1,40}[|｜]>\Z")
+"""What models write where a response ends: `<|im_end|>`."""
+MOST_MARKS = 10
 CLAUSE = re.compile(r"[^,;:.!?\n，；：。！？]+")
 
 
@@ -70,7 +73,7 @@ TAKEN_BACK = _taken_back(rf"(?!{any_of('denied')})\w+")
 """A clause that says that the answer before it is wrong. "That is not wrong" does not."""
 DOUBTED_BACK = _taken_back(r"\w+")
 """A question that does: "Isn't that wrong?"."""
-SECOND_THOUGHT = pattern("wait")
+SECOND_THOUGHT = pattern("wait", "check")
 NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 DENIAL = pattern("denied")
 NEGATIVE = re.compile(rf"(?:\\text\w*\s*\{{)?\s*{any_of('wait', 'wrong')}[\s.}}]*", re.IGNORECASE)
@@ -95,10 +98,12 @@ PART = "it is a part of a larger formula"
 
 class Ending(NamedTuple):
     """How a response ends: the boxes that are its answer, each with its name, if any. `retracted`
-    says how the response takes its answer back, in words; else it is empty."""
+    says how the response takes its answer back, in words; else it is empty. `behind` are numbers
+    and formulas that are given as answers behind the boxes, each in the ways to read it."""
 
     boxes: tuple[tuple[str, str], ...]
     retracted: str = ""
+    behind: tuple[tuple[str, ...], ...] = ()
 
     @property
     def listed(self) -> str:
@@ -110,14 +115,14 @@ class Ending(NamedTuple):
 
 def extract(response: str) -> str | None:
     """Returns the content of the last answer tag or `\\boxed{}`, whichever stands last."""
-    boxes = ending(response, is_truth=True).boxes
+    boxes = ending(response).boxes
     return boxes[-1][1] if boxes else None
 
 
-def ending(response: str, *, is_truth: bool = False) -> Ending:
+def ending(response: str) -> Ending:
     """Returns the boxes and tags that end a response with nothing but commas and "and" between
-    them. They are one answer, with what is given as another one behind them; those that say the
-    same are one box. Behind the box of a ground truth nothing else is given."""
+    them, which are one answer, and what is given as another one behind them. Boxes that say the
+    same are one box."""
     response = EMPTY.sub(_unless_mentioned, BARE_BOX.sub(r"\\boxed{\1}", spoken(response)))
     marks, begun = _marks(response)
     if not marks or CUT.search(response[-NEARBY:]) or begun > marks[-1][0]:
@@ -144,11 +149,12 @@ def ending(response: str, *, is_truth: bool = False) -> Ending:
         if whole is None:
             retracted = retracted or PART
         chosen = [(chosen[0][0], whole or chosen[0][1])]
-    if chosen and not retracted and not is_truth:
-        behind = numbers_behind(response[marks[-1][1] :], chosen[0][1])
+    behind: tuple[tuple[str, ...], ...] = ()
+    if chosen and not retracted:
+        given = numbers_behind(response[marks[-1][1] :], chosen[0][1])
         bodies = {body for _, body in chosen}
-        chosen = [*(("", body) for body in behind if body not in bodies), *chosen]
-    return Ending(tuple(chosen[::-1]), retracted if chosen else "")
+        behind = tuple(ways for ways in given if not bodies & {*ways})
+    return Ending(tuple(chosen[::-1]), retracted if chosen else "", behind)
 
 
 def retraction(response: str, start: int, end: int, body: str) -> str:
@@ -176,9 +182,14 @@ def without_unseen(text: str) -> str:
 
 
 def spoken(response: str) -> str:
-    """Returns a response without the thinking before it, and without marks that nobody sees;
-    thinking that never ended is no answer."""
+    """Returns a response without the thinking before it, and without marks that nobody sees or
+    that end it; thinking that never ended is no answer."""
     response = without_unseen(response)
+    for _ in range(MOST_MARKS):
+        mark = END_MARK.search(response.rstrip()[-50:])
+        if mark is None:
+            break
+        response = response.rstrip()[: -len(mark[0])]
     ends = [match.end() for match in THOUGHT.finditer(response)]
     after = response[ends[-1] :] if ends else response
     return "" if THINKING.search(after) else after

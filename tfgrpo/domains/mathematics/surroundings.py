@@ -9,6 +9,7 @@ stands before it (`x =`); in any other equation, `2 + \\boxed{3} = 5`, nobody ca
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.number_words import WORD
@@ -22,8 +23,11 @@ MATHS = re.compile(
 NEARBY = 1000
 """How far from a box, in characters, its formula is looked for."""
 ARROWS = (
-    r"[-=]+>|→|⇒|⟹|\\(?:to|(?:long)?rightarrow|(?:Long)?rightarrow|Rightarrow|Longrightarrow"
-    r"|implies|iff|Leftrightarrow|therefore|because|quad|qquad|hline)(?![a-zA-Z])"
+    r"[-=]+>|<[-=]+(?=\s)|[←→↔↦⇐⇒⇔⇨⟵-⟿➔-➾∴∵∎]"
+    r"|\\(?:to|(?:[lL]ong)?(?:left)?rightarrow|(?:Long)?(?:[lL]eft)?[rR]ightarrow|Longrightarrow"
+    r"|(?:long)?mapsto|leadsto"
+    r"|implies|iff|Leftrightarrow|therefore|because|quad|qquad|hline|hfill?|(?:no)?indent|newline"
+    r"|linebreak|par|centering|item|(?:big|med|small)skip)(?![a-zA-Z])"
 )
 TOKEN = re.compile(
     r"(?P<words>\\(?:text\w*|mbox|mathrm|operatorname)\s*\{[^{}]*\})"
@@ -37,9 +41,9 @@ TOKEN = re.compile(
     r"|(?P<open>\\begin\s*\{\w*matrix\*?\}|(?:(?!\\end)\\[a-zA-Z]+(?:\s*\[[^\[\]]*\])?\s*)?\{|\\\{|\((?!\s*\Z)|\(|\[)"
     r"|(?P<close>\\end\s*\{\w*matrix\*?\}|\\?\}|\)|\])"
     r"|(?P<command>\\(?:[a-zA-Z]+|.))"
-    r"|(?P<letters>[^\W\d_]+)"
+    r"|(?P<letters>(?:(?![²³¹⁰⁴-⁹₀-₉¼-¾⅐-⅞])[^\W\d_])+)"
     r"|(?P<number>\d+(?:[.,:]\d+)*)"
-    r"|(?P<mark>[,;:.?，。；：？！、](?=\s|\\|\Z)|[，。；：？！、])"
+    r"|(?P<mark>[,;:.?](?=\s|\\|\Z)|[，。；：？！、।॥،؛؟۔…])"
     r"|(?P<line>\n)"
     r"|(?P<other>.)",
     re.DOTALL,
@@ -47,15 +51,17 @@ TOKEN = re.compile(
 """What a formula is made of: words, what sets sides apart, brackets, names and the rest."""
 SILENT = re.compile(
     r"(?:[\s*`\"'“”„‘’«»_#]|(?<!~)~(?!~)|\\[,;:! ]|\\(?:(?:display|text|script)style|bf|rm|it|sf|tt"
-    r"|tiny|small|normalsize|large|huge|[bB]igg?[lrm]?)(?![a-zA-Z])|\\?\$|[€£¥₹]|\\?%|°|\^\s*\{?\s*\\circ\s*\}?"
+    r"|tiny|small|normalsize|large|huge|[bB]igg?[lrm]?)(?![a-zA-Z])|\\?\$|[€£¥₹¢₫]|\\(?:bullet|star|n)(?![a-zA-Z])|\\?%|°|\^\s*\{?\s*\\circ\s*\}?"
     r"|</?(?:b|i|u|em|strong|mark|p|br|span|div|center|answer)\b[^<>]*>|\{\s*\})*\Z",
     re.IGNORECASE,
 )
 """What changes no value: blanks, emphasis, sizes, currencies, per cent and degrees."""
-ITEM = re.compile(r"\A\s*(?:[-–—+*•>|]|#+|\d+[.)]|\(?\w[.)])\s+")
+ITEM = re.compile(r"\A\s*(?:[-–—+*•·>|]|#+|\d+[.)]|\(?\w[.)])\s+")
 """What begins an item of a list, a quotation or a row of a table, outside of formulas."""
-NUMBERED = re.compile(r"\s*\w+\**\s+\**\Z")
-"""A number or a name outside of formulas that a blank sets apart: `Part 2 \\boxed{5}`."""
+NUMBERED = re.compile(
+    r"\s*#?[\w.]{1,20}(?:\s{0,3}[*+/×·÷]\s{0,3}[\w.]{1,20}){0,9}\**\s+(?:[–—]\s+)?\**\Z"
+)
+"""What a blank sets apart outside of formulas: `Part 2 \\boxed{5}`, `Step 3 – \\boxed{5}`."""
 DASH = re.compile(r"[-–—|]\s+\Z")
 ONE_NAME = re.compile(
     r"[\s&$]*\\?[a-zA-Z]+(?:_(?:\w|\{[^{}]*\}))?'*(?:\([^()=]*\))?[\s&]*(?::?=)?[\s&]*\Z"
@@ -77,6 +83,19 @@ COUNT = re.compile(rf"(?:\\text\w*\s*\{{)?\s*\b{WORD}\b", re.IGNORECASE)
 """A word behind a number that makes another one of it: `\\text{ million}`."""
 MEMBER = ("\\in", "∈")
 FURTHER = ("words", "spoken", "apart", "mark", "line")
+PARTED = re.compile(r"\\[dt]?frac\s*\{\s*([a-zA-Z]{1,3})\s*\}\s*\{\s*([a-zA-Z]{1,3})\s*\}")
+"""A fraction of letters, which may be a unit."""
+LETTER = re.compile(
+    r"\\(?:text\w*|mathrm|mathbf)\s*\{\s*\(?[A-J]\)?[.)]?\s*\}\Z|\([A-J]\)\Z|([A-J])\Z"
+)
+OPTION = re.compile(r"(?:\s+[-–—]\s+|\s*(?:\\[,;: ]|~)\s*)(?=\\?[\w$])")
+"""What stands between a letter and its option's text."""
+NO_MARKS = frozenset("°!/\\*%‰#&@'\"′″‴†‡✗✘❌❎🚫⛔")
+"""Symbols that say something, or that are read elsewhere."""
+BRACKETS = frozenset("【】「」『』《》〔〕")
+LEAST_MARK = 0x483
+"""The first mark of a script that has its own for vowels; those before it stand on Latin letters,
+or cross something out."""
 MODULUS = re.compile(r"\s*(?:\\[,;:! ]|\\quad)*\\?\(?\\?p?mod")
 GLUED = re.compile(r"(?:[\d)\]}^_+/\-−]|(?<![^\W\d_])[a-zA-Z]|\\[a-zA-Z]+)\Z")
 STRUCK = re.compile(r"~~\s*\Z|<(?:s|del|strike)>\s*\Z", re.IGNORECASE)
@@ -105,6 +124,7 @@ def in_its_formula(text: str, start: int, end: int, body: str) -> str | None:
     """Returns the answer that a box gives which stands there in a text: its body, or the value that
     it is a part of. None where it is a part of an equation that gives no one value."""
     before, after, is_maths = _formula(text, start, end)
+    before, after = _plain(before, is_maths), _plain(after, is_maths)
     before, after = (ESCAPED.sub("", side) for side in (before, after))
     if STRUCK.search(before):
         return None
@@ -117,8 +137,13 @@ def in_its_formula(text: str, start: int, end: int, body: str) -> str | None:
         part = ITEM.sub("", part)
     if not is_maths and left.boundary in ("words", ""):
         part = "" if NUMBERED.match(part) else DASH.sub("", part)
-    if left.boundary == "equal" and MODULUS.match(rest):
+    if MODULUS.match(rest):
         rest = ""
+    if SILENT.match(part):
+        rest = PARTED.sub(r"\1/\2", rest)
+        letter = LETTER.match(body)
+        if letter and not (is_maths and letter[1]) and OPTION.match(rest):
+            return body
     if SILENT.match(part) and SILENT.match(rest) and not (is_maths and "'" in rest):
         return body
     named = left.boundary != "equal" or ONE_NAME.match(left.rest.rpartition("\n")[2])
@@ -126,6 +151,24 @@ def in_its_formula(text: str, start: int, end: int, body: str) -> str | None:
         return None
     simple = SIMPLE.match(body) and not (body[:1].isdigit() and JOINS.search(part))
     return f"{part}{body if simple else f'({body})'}{rest}".strip()
+
+
+def _plain(text: str, is_maths: bool) -> str:
+    """Returns what stands beside a box without the marks that letters of some scripts have, and
+    without symbols that say nothing, such as a tick; these set apart what is outside of formulas.
+    """
+    if text.isascii():
+        return text
+    plain = ""
+    for letter in unicodedata.normalize("NFC", text):
+        kind = unicodedata.category(letter)
+        if kind in ("Mn", "Mc", "Cf"):
+            plain += letter if ord(letter) < LEAST_MARK or 0x20D0 <= ord(letter) <= 0x20DF else ""
+        elif letter in BRACKETS or (kind == "So" and letter not in NO_MARKS):
+            plain += " " if is_maths else " ; "
+        else:
+            plain += letter
+    return plain
 
 
 def _formula(text: str, start: int, end: int) -> tuple[str, str, bool]:
@@ -237,5 +280,5 @@ def _is_structure(bracket: re.Match[str], text: str) -> bool:
 
 def _is_dash(match: re.Match[str], text: str) -> bool:
     """Whether a sign outside of formulas has words behind it, and so is none."""
-    words = re.match(r"\s*[*_\"'(]*[^\W\d_]{2}|\s*\Z", text[match.end() :])
+    words = re.match(r"[-–—]?\s*[*_\"'(]*[^\W\d_]{2}|\s*\Z", text[match.end() :])
     return match[0] in "-–—|+*>" and words is not None
