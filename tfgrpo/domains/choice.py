@@ -249,11 +249,11 @@ def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | 
 def _other_in(line: str, label: str, labels: Labels) -> str | None:
     """Returns another label that a line behind JSON is, ends in (`I think it is refund.`) or
     doubts with: `Not sure, maybe refund.`"""
-    said = fold(line).rstrip(".!* ")
+    folded = fold(line).rstrip(".!* ")
     for name in labels.names:
         word = rf"(?<!\w){re.escape(fold(name))}(?!\w)"
-        ends = re.search(rf"(?:\A|{any_of('be')}\s+){word}\Z", said, re.IGNORECASE)
-        doubted = DOUBT.search(said) and len(name) > 1 and re.search(word, said)
+        ends = re.search(rf"(?:\A|{any_of('be')}\s+){word}\Z", folded, re.IGNORECASE)
+        doubted = DOUBT.search(folded) and len(name) > 1 and re.search(word, folded)
         if name != label and (ends or doubted or labels.label_of(line) == name):
             return name
     return None
