@@ -174,3 +174,44 @@ def test_words_with_a_colon_say_which_of_two_objects_counts() -> None:
     for layouts, right in ((LED, True), (NOT_LED, False)):
         texts = [text.replace("@A", OBJECT).replace("@B", OTHER) for text in layouts]
         assert [text for text in texts if (reward("json", OBJECT, text) == 1.0) != right] == []
+
+
+DELIVERY = 'choice:["billing","shipping","refund"]'
+
+
+def test_other_fields_and_braces_do_not_void_a_label() -> None:
+    for right in (
+        '{"label": "shipping", "urgent": false}',
+        '{"label": "shipping", "escalate": "no"}',
+        '{"label": "shipping", "secondary_label": "no"}',
+        '{"predicted_label": "shipping"}',
+        '{"labels": ["shipping"]}',
+        '"Where is my order {{Order Number}}?" is about delivery.\n\nLabel: shipping',
+        "[Reasoning] The text has {order_id}.\n\nLabel: shipping",
+        "\\boxed{shipping}\n\nThe answer is not billing.",
+    ):
+        assert reward(DELIVERY, "shipping", right) == 1.0, right
+    for wrong in (
+        '{"label": "shipping", "is_correct": false}',
+        '{"rejected_label": "shipping"}',
+        '{"labels": ["shipping", "billing"]}',
+        '{"label":"shipping"}\n\nbilling',
+        '{"label":"shipping"}\n\nNot sure, maybe billing.',
+        '{"label":"shipping"}\nI think it is billing.',
+    ):
+        assert reward(DELIVERY, "shipping", wrong) == 0.0, wrong
+
+
+def test_a_remark_before_a_text_is_no_other_text() -> None:
+    for before in (
+        "The answer is obvious!\n\n",
+        "The answer is not Lyon but\n",
+        "Result: found it\n\n",
+        "Answer: Lyon\nWait, that is wrong.\n\n",
+    ):
+        assert reward("exact", "Paris", f"{before}Paris") == 1.0, before
+    assert reward("exact", "Paris", "Answer: Lyon\n\nParis") == 0.0
+    for text in ("(Paris)", "[Paris]", "__Paris__", "Answer: <Paris>"):
+        assert reward("exact", "Paris", text) == 1.0, text
+    for text in ("# 1912", "• 1912"):
+        assert reward("exact", "1912", text) == 1.0, text

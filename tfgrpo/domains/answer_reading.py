@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import BOX, JOINT, TAG, ending, spoken
+from tfgrpo.domains.mathematics.extract import BOX, CLAUSE, JOINT, TAG, TAKEN_BACK, ending, spoken
+from tfgrpo.domains.mathematics.second_answers import DENIED, texts_behind
 from tfgrpo.domains.mathematics.second_answers import LEAD as LEADING
-from tfgrpo.domains.mathematics.second_answers import texts_behind
 
 SHOWN = 80
 FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
@@ -41,6 +41,7 @@ LATEX = re.compile(r"\A\\(?:text(?:bf|rm|tt|it)?|mathrm|mathbf|texttt)\s*\{(.*)\
 GOES_ON = re.compile(rf"(?:{JOINT}|{any_of('denied')})[\s*_,:]*\Z", re.IGNORECASE)
 """The end of a line that the next one goes on with: `billing or`."""
 TAKEN = pattern("denied", "wrong", "wait")
+COLON = re.compile(r"[:：=>→⇒—–-][\s*_]*\Z")
 WORDS = re.compile(r"[^\W\d_]+|\d+")
 FEW = 3
 """Words that may stand between two answers that are given side by side, such as `Second guess:`,
@@ -128,19 +129,25 @@ def _box_end(response: str) -> int:
 
 
 def _declared_before(lines: Sequence[str]) -> tuple[str, ...]:
-    """Returns the texts that lines before the last one declare as answers and nothing takes back:
-    of those before an answer that is declared itself, the ones with a few words between."""
+    """Returns the texts that lines before the last one declare as answers and nothing takes back or
+    denies: of those before an answer that is declared itself, the ones with a few words between,
+    and of those before another one, the ones behind a colon. A remark in small letters right before
+    a name is none (`Result: found it`)."""
     texts: list[str] = []
-    words = 0
+    words, answer, declared = 0, lines[-1].lstrip("*_\"'`"), is_declared(lines[-1])
     for line in reversed(lines[:-1]):
         lead = LEAD.match(_plain(line))
         text = _plain(line)[lead.end() :] if lead else ""
-        if text and not text.endswith((":", "：")):
-            texts.append(text)
-            words = 0
+        if lead and text and not text.endswith((":", "：")) and not DENIED.match(text):
+            is_remark = not words and text[0].islower() and answer[:1].isupper()
+            if declared or (COLON.search(lead[0]) and not is_remark):
+                texts.append(text)
+                words = 0
             continue
         words += len(WORDS.findall(line))
-        if is_declared(lines[-1]) and (words > FEW or TAKEN.search(line)):
+        if declared and (words > FEW or TAKEN.search(line)):
+            break
+        if not declared and any(TAKEN_BACK.match(clause[0]) for clause in CLAUSE.finditer(line)):
             break
     return tuple(texts)
 

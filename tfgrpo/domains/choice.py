@@ -5,11 +5,11 @@ choice:labels.txt         the labels in a file, one a line
 choice:["no","yes"]       the labels themselves, as a JSON list
 
 The labels are told to the model in the prompt. The answer is a label that stands in the last box
-or `<answer>`, alone on the last line or after `Label:`, or in a JSON object under `label`, `answer`
-or a key that the problem names; case, spaces, and `_` and `-` between words do not matter where
-labels stay apart without them. A letter may stand before its option's text. A box that holds no
-label does not stand in the way of `Label:` on the last line. Naming several labels, mentioning one
-in a sentence, or taking it back is no answer.
+or `<answer>`, alone on the last line or after `Label:`, or in a JSON object under `label`,
+`answer`, a key that ends in `label` or one that the problem names; case, spaces, and `_` and `-`
+between words do not matter where labels stay apart without them. A letter may stand before its
+option's text. A box that holds no label does not stand in the way of `Label:` on the last line.
+Naming several labels, mentioning one in a sentence, or taking it back is no answer.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tfgrpo.domains.answer_reading import (
     whole_and_first,
 )
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.json_reading import last_place
-from tfgrpo.domains.mathematics.doubt import pattern
+from tfgrpo.domains.json_reading import last_place, parse_json
+from tfgrpo.domains.mathematics.doubt import any_of, pattern
 from tfgrpo.domains.mathematics.extract import NEGATIVE, spoken, without_unseen
 from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.rendering.prompt_templates import Message, Template
@@ -53,11 +53,28 @@ AGENT_OBJECTIVE = (
 )
 LEARNING_OBJECTIVE = "Rules that tell apart labels which are easily confused: which fits when."
 KEYS = (
-    *("label", "answer", "category", "class", "intent", "output", "prediction"),
+    *("label", "labels", "answer", "category", "class", "intent", "output", "prediction"),
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
 CALLED = pattern("answer")
+WRONG = pattern("wrong")
+DOUBT = pattern("doubt")
+ENDS_IN_LABEL = re.compile(r"(?:.*[\s_-]|\w*[^\WA-Z_])?[lL]abel\Z|.*_LABEL\Z")
+"""Another name of such a field: `predicted_label`, `topicLabel`."""
+OTHER_KEY = re.compile(
+    rf"{any_of('denied', 'wrong', 'doubt', 'otherwise')}"
+    r"|reject|exclu|discard|previous|prior|old|former|second|other|altern|example|ruled|runner",
+    re.IGNORECASE,
+)
+"""What a field is called that holds another label than the answer: `wrong_label`."""
+OF_THE_LABEL = re.compile(
+    r"(?:(?:is|label|answer)\s)?(?:appl(?:ies|y|icable)|correct|right|true|valid|holds?|fits?"
+    r"|match(?:es)?|accepted|confirmed|korrekt|richtig|gültig|zutreffend|passt|correcte?|exacte?"
+    r"|valide|correct[oa]|válid[oa]|верно|правильно|正确|有效|適切|正しい|맞음)",
+    re.IGNORECASE,
+)
+"""What a field is called that says whether the label holds: `"applies": false` denies it."""
 DASHED = re.compile(r"\A\(?(\w)\)?\s+[-–—]\s+")
 """A letter with a dash before the text of its option: `D - 4.5 J`."""
 DASH = re.compile(r"[‐-―−]")
@@ -207,7 +224,7 @@ def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | 
         return None
     last = last_place(text)
     if isinstance(last, NoAnswer):
-        return last if "{" in text else None
+        return last if text.startswith("{") else None
     before = text[: last.start].rstrip().removesuffix("```json").rstrip("` \n")
     line = before.rpartition("\n")[2]
     if is_taken_back(line):
@@ -222,13 +239,37 @@ def _in_json(response: str, labels: Labels, question: str) -> tuple[str, str] | 
         other = labels.chosen(beside.text, question)
         if other is not None and other != label:
             return NoAnswer(f"JSON: {show(label)} and {show(other)}: several are no answer")
+    line = text[last.end :].strip("` \n").rpartition("\n")[2]
+    other = _other_in(line, label, labels)
+    if other is not None:
+        return NoAnswer(f"JSON: {show(label)} and {show(other)} behind it: several are no answer")
     return label, "JSON"
+
+
+def _other_in(line: str, label: str, labels: Labels) -> str | None:
+    """Returns another label that a line behind JSON is, ends in (`I think it is refund.`) or
+    doubts with: `Not sure, maybe refund.`"""
+    folded = fold(line).rstrip(".!* ")
+    for name in labels.names:
+        word = rf"(?<!\w){re.escape(fold(name))}(?!\w)"
+        ends = re.search(rf"(?:\A|{any_of('be')}\s+){word}\Z", folded, re.IGNORECASE)
+        doubted = DOUBT.search(folded) and len(name) > 1 and re.search(word, folded)
+        if name != label and (ends or doubted or labels.label_of(line) == name):
+            return name
+    return None
 
 
 def _ends_in_json(text: str) -> bool:
     """Whether a response is JSON, or ends in some: in a block of code or on its last line."""
-    if text.startswith(("{", "[", '"')):
+    if text.startswith("{"):
         return True
+    if text.startswith(("[", '"')):
+        try:
+            parse_json(text)
+        except ValueError:
+            pass
+        else:
+            return True
     blocks = FENCE.findall(text) if text.endswith("```") else []
     last = blocks[-1] if blocks else text.rpartition("\n")[2]
     return last.strip().startswith(("{", "[", '"') if blocks else "{")
@@ -240,8 +281,9 @@ def _label_in(value: Any, labels: Labels, question: str) -> str | None:
     values = [value]
     if isinstance(value, dict):
         named = {key for key in value if _holds_label(key, question)}
+        named = named or {key for key in value if _ends_in_label(key)}
         values = [value[key] for key in named]
-        if any(_denies(value[key], labels) for key in value.keys() - named if key not in question):
+        if any(_denies(key, value[key]) for key in value.keys() - named if key not in question):
             return None
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     texts = {text for value in flat for text in _texts_of(value, labels)}
@@ -253,15 +295,23 @@ def _label_in(value: Any, labels: Labels, question: str) -> str | None:
 def _holds_label(key: str, question: str) -> bool:
     """Whether a key of an object stands for the answer: it is called so, or the problem names
     it in quotation marks."""
-    words = re.sub(r"[\s_-]+", " ", key)
-    return key.casefold() in KEYS or bool(CALLED.fullmatch(words)) or f'"{key}"' in question
+    return key.casefold() in KEYS or bool(CALLED.fullmatch(_spaced(key))) or f'"{key}"' in question
 
 
-def _denies(value: object, labels: Labels) -> bool:
-    """Whether another field says that the label does not hold: `"applies": false`."""
-    if isinstance(value, str):
-        return NEGATIVE.fullmatch(value) is not None and labels.label_of(value) is None
-    return value is False
+def _ends_in_label(key: str) -> bool:
+    return ENDS_IN_LABEL.fullmatch(key) is not None and not OTHER_KEY.search(_spaced(key))
+
+
+def _denies(key: str, value: object) -> bool:
+    """Whether a field says of the label that it does not hold: `"applies": false`."""
+    words = _spaced(key)
+    if OF_THE_LABEL.fullmatch(words) is None:
+        return value is True and WRONG.fullmatch(words) is not None
+    return value is False or (isinstance(value, str) and NEGATIVE.fullmatch(value) is not None)
+
+
+def _spaced(key: str) -> str:
+    return re.sub(r"[\s_-]+", " ", key)
 
 
 def _texts_of(value: object, labels: Labels) -> list[str]:

@@ -4,7 +4,8 @@ exact                                    spaces apart, and a full stop or quotes
 exact:case=ignore,punctuation=ignore     other things that do not matter
 
 A mark before an answer or around it is a bullet, bold or a bracket only where what is left cannot
-be another answer: a bullet before a word, `- Paris`, and not `- 12`, `24. Dezember` or `__init__`.
+be another answer: a bullet before a word, `- Paris`, and not `- 12` or `24. Dezember`; a bracket
+around a name, `[Paris]`, and not `[str]`, `(0, 1)` or `__init__`.
 
 The answer is what the last box or `<answer>` holds, or the last line, alone or after `Answer:`;
 a ground truth of several lines is compared with the whole response.
@@ -43,6 +44,7 @@ AGENT_OBJECTIVE = (
 )
 LEARNING_OBJECTIVE = "Rules that make answers to questions like these come out exactly right."
 WORD = re.compile(r"[*`\"'“„«_]*[^\W\d_]")
+NAME = re.compile(r"(?!.*[\d_])(?=[^\W\d_]{2})[^a-z].*", re.DOTALL)
 Keeping: TypeAlias = Literal["keep", "ignore"]
 
 
@@ -128,9 +130,9 @@ def _texts(text: str) -> list[str]:
 
 
 def _says_nothing(mark: str, rest: str) -> bool:
-    if mark == "__":
-        return " " in rest  # else it may be a name
-    return mark[0] in "-*•#" and WORD.match(rest) is not None
+    if mark in ("__", "(", "[", "<"):  # around a single word it may be code: `__init__`, `[str]`
+        return " " in rest if not NAME.fullmatch(rest) else True
+    return mark[0] in "•#" or (mark[0] in "-*" and WORD.match(rest) is not None)
 
 
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:

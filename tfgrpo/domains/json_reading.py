@@ -124,12 +124,12 @@ def last_place(response: str) -> Placed | NoAnswer:
 
 def _not_mentioned(text: str, given: Sequence[Placed]) -> list[Placed]:
     """Returns the JSON of a text without what is merely mentioned behind JSON that stands alone."""
-    kept: list[Placed] = []
+    chosen: list[Placed] = []
     for one in given:
-        before = kept[-1] if kept else None
+        before = chosen[-1] if chosen else None
         if before is None or not _stands_alone(text, before) or _is_given(text, before, one):
-            kept.append(one)
-    return kept
+            chosen.append(one)
+    return chosen
 
 
 def _stands_alone(text: str, one: Placed) -> bool:

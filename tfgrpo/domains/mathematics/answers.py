@@ -39,6 +39,8 @@ from tfgrpo.domains.mathematics.quantities import (
     USUAL,
     Rules,
     equal,
+    in_digits,
+    is_measure,
     plain,
     quantity,
     unit_factor,
@@ -78,14 +80,10 @@ UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
 BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
 """Words that make a bound of a number: `5 or more`."""
 NOT_READ = "as a whole it is no number, formula, list or word"
-MEASURE = re.compile(r"(-?\d{1,15}(?:\.\d{1,15})?)\s*[^\W\d_]")
-POWERS_OF_TEN = frozenset(Fraction(10) ** power for power in range(-12, 13))
 LONGEST = 10_000
 """Characters of the longest answer that is read; a longer one is right only word for word."""
 WIDEST = 13_000
 """Bits of the widest number that is written out in digits."""
-PLACES = 20
-"""Decimal places of a number that is not written as a fraction, at most."""
 
 
 def judge(
@@ -164,24 +162,14 @@ def second_answer(value: str, answer: Ending, rules: Rules = USUAL) -> str:
         verdicts = [compare(value, way, rules) for way in ways]
         if any(verdict.reward == 1.0 for verdict in verdicts):
             continue
-        told = [verdict for verdict in verdicts if not _is_unread(verdict)]
-        if told and not any(_is_measure(value, way) for way in ways):
+        decided = [verdict for verdict in verdicts if not _is_unread(verdict)]
+        if decided and not any(is_measure(value, way) for way in ways):
             return ways[0]
     return ""
 
 
 def _is_unread(verdict: Verdict) -> bool:
     return verdict.reward is None or verdict.reason.startswith("unread")
-
-
-def _is_measure(value: str, way: str) -> bool:
-    """Whether an answer is a number with a unit which another number is without the unit, but for
-    a power of ten."""
-    number, measure = plain(value), MEASURE.match(way)
-    if number is None or measure is None or quantity(way) is None:
-        return False
-    factor = abs(number / Fraction(measure[1])) if Fraction(measure[1]) else Fraction(0)
-    return factor != 1 and factor in POWERS_OF_TEN
 
 
 def at_once(gold: str, response: str) -> Verdict | None:
@@ -347,20 +335,6 @@ def normal(gold: str) -> str:
     if letter is not None:
         return letter if gold == letter else letter.upper()
     return in_words(gold) or one_line(gold)
-
-
-def in_digits(number: Fraction) -> str:
-    """Returns a number as a decimal, if it has one of few places, else as a fraction."""
-    rest, places = number.denominator, 0
-    for factor in (2, 5):
-        count = 0
-        while rest % factor == 0 and count <= PLACES:
-            rest, count = rest // factor, count + 1
-        places = max(places, count)
-    if rest != 1 or not 0 < places <= PLACES:
-        return str(number)
-    whole, part = divmod(abs(number.numerator) * 10**places // number.denominator, 10**places)
-    return f"{'-' if number < 0 else ''}{whole}.{part:0{places}}"
 
 
 def choice(text: str, *, is_truth: bool = False) -> str | None:

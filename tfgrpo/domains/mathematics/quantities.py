@@ -24,6 +24,10 @@ PERCENT = re.compile(r"\s*\\?%[\s.$}]*\Z")
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
+MEASURE = re.compile(r"(-?\d{1,15}(?:\.\d{1,15})?)\s*[^\W\d_]")
+POWERS_OF_TEN = frozenset(Fraction(10) ** power for power in range(-12, 13))
+PLACES = 20
+"""Decimal places of a number that is not written as a fraction, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +196,27 @@ def _unwrapped(text: str) -> str:
     for space in ("\\,", "\\!", "\\;", "\\ ", "~"):
         text = text.replace(space, " ")
     return text.strip()
+
+
+def is_measure(value: str, way: str) -> bool:
+    """Whether an answer is a number with a unit which another number is without the unit, but for
+    a power of ten."""
+    number, measure = plain(value), MEASURE.match(way)
+    if number is None or measure is None or quantity(way) is None:
+        return False
+    factor = abs(number / Fraction(measure[1])) if Fraction(measure[1]) else Fraction(0)
+    return factor != 1 and factor in POWERS_OF_TEN
+
+
+def in_digits(number: Fraction) -> str:
+    """Returns a number as a decimal, if it has one of few places, else as a fraction."""
+    rest, places = number.denominator, 0
+    for factor in (2, 5):
+        count = 0
+        while rest % factor == 0 and count <= PLACES:
+            rest, count = rest // factor, count + 1
+        places = max(places, count)
+    if rest != 1 or not 0 < places <= PLACES:
+        return str(number)
+    whole, part = divmod(abs(number.numerator) * 10**places // number.denominator, 10**places)
+    return f"{'-' if number < 0 else ''}{whole}.{part:0{places}}"
