@@ -154,7 +154,8 @@ def _is_given(text: str, before: Placed, one: Placed) -> bool:
     if isinstance(one.value, Unreadable) and re.search(r"```json\s*\Z", line, re.IGNORECASE):
         return True
     if lead and _ends_line(text, one) and one.value != {}:
-        is_brief = len(WORD.findall(lead)) <= FEW or "\n" in OPENING.search(f"{line} ")[0]
+        opening = OPENING.search(f"{line} ")
+        is_brief = len(WORD.findall(lead)) <= FEW or (opening is not None and "\n" in opening[0])
         return is_brief and not (in_code and isinstance(one.value, Unreadable))
     readable = not isinstance(one.value, ValueError) and one.value != {} and not in_code
     return readable and _in_a_row(text, before, one)
