@@ -24,7 +24,7 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.learn.assign import TURNS
+from tfgrpo.learn.assign import PAIR, TURNS
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.policies.paper import Published
 from tfgrpo.model.endpoint import EndpointError
@@ -154,8 +154,8 @@ def test_each_attempt_goes_without_a_random_part_which_is_recorded(
     )
     assert not expected - Counter(map(frozenset, shown))
     parts = [
-        len(row.verdict.get("without", ())) / len(row.verdict["belongs"])
+        len(row.verdict.get("without", ())) / len(there) - (1 - 1 / (TURNS if there[1:] else PAIR))
         for row in made
-        if row.verdict.get("belongs")
+        if (there := row.verdict.get("belongs"))
     ]
-    assert fmean(parts) == pytest.approx(1 - 1 / TURNS, abs=0.1)
+    assert fmean(parts) == pytest.approx(0, abs=0.1)
