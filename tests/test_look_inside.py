@@ -192,6 +192,7 @@ def test_the_end_of_a_run_says_what_to_do_next(
     rows = [Experience(str(number), text, number) for number in range(abs(experiences))]
     result: Any = SimpleNamespace(
         run=SimpleNamespace(name="quick", branch="main"),
+        versions=(),
         library=Library(ROOT, tuple(rows)),
         comparison=compared,
         nothing_learned=None,

@@ -339,7 +339,8 @@ def next_steps(result: TrainResult) -> Iterator[str]:
     """Yields what to do next, the most telling first, each with the command that does it."""
     run, branch = result.run.name, result.run.branch
     attempts = f"`tfgrpo rollouts {run} --failed` shows the attempts that went wrong, and why"
-    if all(step_stats(version).reward == 1.0 for version in result.versions):
+    rewards = {step_stats(version).reward for version in result.versions}
+    if rewards == {1.0}:
         attempts = f"`tfgrpo rollouts {run}` shows the attempts"
     if result.nothing_learned is not None or not len(result.library):
         yield attempts

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.production.promotion_losses import losses, losses_in_words
-from tfgrpo.production.tested_proposals import accept_tested, is_made_for, take_back_tested
+from tfgrpo.production.tested_proposals import accept_tested, is_own_branch, take_back_tested
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import ARMS, MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
@@ -340,7 +340,7 @@ def _end(
             content["evidence"] = evidence
         tried = trial_branch(name)
         known = experiment(store, name).candidate
-        if is_made_for(store, tried, known.digest) and store.head.branch != tried:
+        if is_own_branch(store, tried, known.digest) and store.head.branch != tried:
             with store.forced():  # whatever protects it, it is the experiment's own
                 store.delete_branch(tried)
         decide(store, KIND, name, content, why=why)

@@ -20,7 +20,7 @@ def digests_tried(store: Store, proposal: str) -> set[str]:
     return set(_takes(decisions(store, kind=PROPOSAL, subject=proposal)))
 
 
-def is_made_for(store: Store, branch: str, digest: str) -> bool:
+def is_own_branch(store: Store, branch: str, digest: str) -> bool:
     """Returns whether a branch was made to try a proposal, and stands where it was made."""
     if branch not in store.branches() or store.tip(branch).digest.hex() != digest:
         return False
