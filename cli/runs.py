@@ -23,7 +23,7 @@ from tfgrpo.cli.start_context import (
     typed_again,
 )
 from tfgrpo.cli.ui import PAGES
-from tfgrpo.runs.run_issues import issue_counts
+from tfgrpo.runs.run_issues import issue_counts, resumption
 from tfgrpo.runs.run_record import RunRecord, Seal, listed_runs, run_record
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import UnknownRevision
@@ -89,7 +89,7 @@ def _remove(store: Store, given: Given) -> None:
         printing.emit_json({"removed": [run.name for run in listed]})
         return
     for run in listed:
-        printing.echo(f"removed run {run.name}; `tfgrpo train --resume {run.name}` brings it back")
+        printing.echo(f"removed run {run.name}; {resumption(run)} brings it back")
 
 
 def _lines(store: Store, record: RunRecord) -> Iterator[str]:

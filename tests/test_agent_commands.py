@@ -1000,7 +1000,7 @@ def test_a_run_that_goes_on_with_another_agent_says_so(cli: Cli, tmp_path: Path)
         less = ("--epochs", "2", "--batch-size", "4", "--group-size", "6", "--run", "r")
         stopped = cli("train", "problems.jsonl", *options, *less, ok=False)
         assert "stopped after 24 attempts" in stopped.stderr
-        told = "the agent, its workspace or its reward is another one than when run r began"
+        told = "the agent, its workspace or its reward has changed since run r began"
         assert told not in " ".join(cli("train", "--resume", "r", ok=False).stderr.split())
         (tmp_path / "agent.py").write_text("print('none')\n")
         assert told in " ".join(cli("train", "--resume", "r", ok=False).stderr.split())

@@ -180,13 +180,13 @@ def _unreadable(
 
 
 def lost_words(groups: Sequence[Group]) -> str | None:
-    """How many attempts have no reward, and why the most of these; None where few have none."""
+    """How many attempts have no reward, with the most common reason; None where few have none."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     lost = [rollout for rollout in rollouts if rollout.reward is None]
     if len(lost) <= FEW_LOST * len(rollouts):
         return None
     count = f"{len(lost)} of {len(rollouts)} attempts have no reward"
-    return f"{count}, and teach nothing; the most of them: {_most_common(lost)}"
+    return f"{count}, and teach nothing; most common reason: {_most_common(lost)}"
 
 
 def _most_common(there: Sequence[Rollout]) -> str:

@@ -275,7 +275,7 @@ def plan_resumed(project: Project, run: Run, given: Mapping[str, Any]) -> RunPla
         is_agent = "agent:" in domain.identity
         changed = "the agent, its workspace or its reward" if is_agent else "the verifier"
         warnings.append(
-            f"{changed} is another one than when run {run.name} began: attempts of both are mixed"
+            f"{changed} has changed since run {run.name} began: old and new attempts are mixed"
         )
     return RunPlan(
         settings,

@@ -79,7 +79,7 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         return f"none of {attempts} attempts could be scored"
     lost = sum(one.without_reward for one in stats)
     if not mixed and lost:
-        return f"{lost} of {attempts} attempts have no reward, and in no group do the others differ"
+        return f"{lost} of {attempts} attempts have no reward; in each group the others are alike"
     if not mixed:
         for reward, word in ((1.0, "right"), (0.0, "wrong")):
             if means == {reward}:
