@@ -24,13 +24,11 @@ def written(page: str) -> str:
 
 def markdown(provider: Provider) -> str:
     """A provider's part of `docs/models.md`."""
-    lines = [f"### {provider.title}", ""]
-    commands = [provider.start] if provider.start else []
-    commands += [f"export {provider.key}=…"] if provider.key else []
-    if commands:
-        lines += ["```console", *(f"$ {command}" for command in commands), "```", ""]
+    steps = [f"`{provider.start}`"] if provider.start else []
+    steps += [f"`export {provider.key}=…`"] if provider.key else []
+    told = f"{', '.join(steps)}. {provider.note} ([documentation]({provider.source}))"
+    lines = [f"### {provider.title}", "", told, ""]
     lines += ["```toml", settings_toml(provider.settings).rstrip(), "```", ""]
-    lines += [f"{provider.note} ([documentation]({provider.source}))", ""]
     return "\n".join(lines)
 
 
