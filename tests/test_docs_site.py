@@ -87,7 +87,9 @@ def test_every_row_of_a_table_is_in_it() -> None:
 
 def test_the_pages_in_the_browser_are_compared_both_ways() -> None:
     """Of every product a row says what it does, and where it is worse than here and better."""
-    _, _, section = (ROOT / "docs/ui.md").read_text().partition("\n## Beside other products\n")
+    _, _, section = (
+        (ROOT / "benchmarks/README.md").read_text().partition("\n### Beside other products\n")
+    )
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in section.partition("\n## ")[0].splitlines()

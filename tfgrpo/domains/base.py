@@ -262,8 +262,8 @@ Check: TypeAlias = Callable[[Problem], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A kind of problems. Only `name` and `verify` have no default; docs/domains.md says what each
-    part is, and what is done without it.
+    """A kind of problems. Only `name` and `verify` have no default; docs/domains.md says what most
+    parts are, and what is done without them.
 
     `at_once` runs on the event loop, so it takes microseconds on any input. `identity` is kept with
     every evaluation. `load` takes the place of `extra` and `ground_truth`. `reconcile` adds a stage
@@ -271,7 +271,8 @@ class Domain:
     batch is planned. `remarks` says, a line each, how the ground truths of some problems are read
     where that is in doubt. `rehearse` tries the verifier on a problem before a run, and raises
     SettingsError where it cannot judge. `read` gives an application the answer in a response, as
-    the verifier reads it.
+    the verifier reads it. `judge_calls` says how many calls a judgement takes at most, for an
+    estimate; `needs_search`, whether a run needs an agent that searches.
     """
 
     name: str
