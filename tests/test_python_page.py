@@ -58,7 +58,7 @@ def test_every_block_of_the_page_runs(
 
     with ScriptedEndpoint(answering) as endpoint:
         asyncio.run(page(endpoint.base_url))
-    assert len(BLOCKS) == 12
+    assert len(BLOCKS) == 11
     said = capsys.readouterr().out
     assert "calls at most" in said
     assert "no-such-file.jsonl" in said
