@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -36,7 +35,6 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--context", type=int, required=True, help="tokens per slot")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True, help="end with this process")
-    parser.add_argument("--room", required=True, help="a folder that goes with the parent")
     return parser.parse_args(argv)
 
 
@@ -48,22 +46,18 @@ def read_key() -> str:
     return line.decode("ascii")
 
 
-def end_with_parent(parent: int, room: str) -> None:
-    """End this process, and remove `room`, when standard input ends or `parent` is not ours."""
-
-    def end() -> None:
-        shutil.rmtree(room, ignore_errors=True)
-        os._exit(0)
+def end_with_parent(parent: int) -> None:
+    """End this process when standard input ends or `parent` is not ours."""
 
     def read_to_end() -> None:
         while os.read(0, 1 << 16):  # sys.stdin's lock would break an exit by the main thread
             pass
-        end()
+        os._exit(0)
 
     def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(_WATCH_SECONDS)
-        end()
+        os._exit(0)
 
     threading.Thread(target=read_to_end, daemon=True).start()
     if os.name == "posix":  # elsewhere a launcher may stand between the two
@@ -75,7 +69,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = arguments()
     key = read_key()
-    end_with_parent(options.parent, options.room)
+    end_with_parent(options.parent)
     announce = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
