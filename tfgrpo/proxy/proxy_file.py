@@ -24,7 +24,6 @@ from tfgrpo.proxy.proxy_settings import (
     KEYS,
     URLS,
     VARIABLES,
-    Classifier,
     LibraryChoice,
     Limits,
     Provider,
@@ -220,8 +219,6 @@ def _library(folder: Path, name: str, table: Mapping[str, Any]) -> LibraryChoice
 
 
 def _rule(table: Mapping[str, Any]) -> Rule:
-    if "classify" in table:
-        return Rule("", classifier=_classifier(**table))
     matches = re.compile(table["matches"]) if "matches" in table else None
     rule = Rule(**{**table, "matches": matches})
     if (rule.header is None) == (rule.field is None):
@@ -229,17 +226,3 @@ def _rule(table: Mapping[str, Any]) -> Rule:
     if (rule.equals is None) == (rule.matches is None):
         raise SettingsError("a rule has equals or matches", hint='equals = "enterprise"')
     return rule
-
-
-def _classifier(
-    classify: str, model: str, libraries: Mapping[str, str], seconds: float = 2.0
-) -> Classifier:
-    if not (isinstance(classify, str) and classify.strip() and isinstance(model, str) and model):
-        raise SettingsError("classify is a prompt for a model", hint='model = "gpt-5-nano"')
-    if len(libraries) < 2 or not all(isinstance(one, str) for one in libraries.values()):
-        raise SettingsError(
-            "a classifier tells kinds apart", hint='libraries = { company = "sales", … }'
-        )
-    if not all(label.strip() for label in libraries) or not 0 < float(seconds) <= 60:
-        raise SettingsError("a classifier has labels, and seconds above 0 and up to 60", hint="2")
-    return Classifier(classify, model, dict(libraries), float(seconds))
