@@ -127,9 +127,9 @@ class RecordWriter:
         ended = caught_up = False
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
-        self._write(last=False)  # which counts what was lost before
+        self._write()  # which counts what was lost before
         while not ended or (self._waiting and not self._trouble):
-            patience = PAUSE if self._trouble else 1.0 if self._telemetry is not None else PRUNE
+            patience = PAUSE if self._trouble else PRUNE
             idle = self._trouble or not self._waiting
             if idle and select.select([pipe], [], [], patience)[0]:
                 for _ in range(SLICES):  # so that one batch has what comes meanwhile
@@ -137,7 +137,7 @@ class RecordWriter:
                         break
                     self._read(pipe)
             ended = self._read(pipe) or ended
-            self._write(last=ended and len(self._waiting) <= BATCH)
+            self._write()
             if not caught_up and not self._waiting:
                 caught_up = True  # before that, what comes is lost where the worker is killed
                 os.nice(NICE)
@@ -178,7 +178,7 @@ class RecordWriter:
             del buffer[:at]
         return False
 
-    def _write(self, *, last: bool) -> None:
+    def _write(self) -> None:
         """Writes what waits, deletes what is too old, and tells the collector."""
         settings = self._settings
         rows: list[CallRecord] = []
@@ -222,9 +222,7 @@ class RecordWriter:
         del self._waiting[: len(batch)]
         self._bytes -= sum(self._sizes.popleft() for _ in batch)
         if self._telemetry is not None:
-            if rows:
-                self._telemetry.send_calls(rows)
-            self._telemetry.send_metrics(now=last)
+            self._telemetry.send_calls(rows)
 
     def _unrecorded(self, calls: list[SeenCall], traffic: Traffic) -> list[SeenCall]:
         """Returns those, the first that wait, that are not on record. Raises StoreError."""
