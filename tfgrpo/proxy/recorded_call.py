@@ -13,7 +13,7 @@ import zlib
 from contextlib import suppress
 from json.decoder import JSONDecoder
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.model.response import MARK
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
@@ -39,17 +39,6 @@ TOO_LONG = b"too long"
 """The packing of an answer of which too little was kept to unpack it."""
 CUT = 599
 """The status on record where the provider broke off in an answer that was begun."""
-Doubt: TypeAlias = int
-CERTAIN, WHOLE, ENDS = 0, 1, 2
-"""Whether an answer under status 200 may be none: it is one; it may be none, and `pieces` are all
-of it; it may be none, and they are its beginning and its end."""
-GOOD_END = (
-    rb'"(?i:stop|length|tool_calls|function_call|content_filter|eos|end_turn|max_tokens|tool_use'
-    rb'|stop_sequence|refusal|pause_turn)"'
-)
-_other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
-_good_end = re.compile(rb'eason"\s*:\s*' + GOOD_END).match
-_null_end = re.compile(rb'_reason"\s*:\s*null\b').search
 _end = re.compile(rb'"(?:finish|stop)(?:_r|R)eason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
 _traceparent = re.compile(
     rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
@@ -109,7 +98,8 @@ class SeenCall(NamedTuple):
     """A call that is over: its record as it was seen, and what the rest of it is read from. `key`
     is the caller's, which no file ever holds; `pieces` are the parts of the answer that may say its
     tokens, `request` and `response` the words, None where they are not kept; with `cut` the answer
-    has more of them. `keys` are those that were sent, which an answer may quote."""
+    has more of them. `asks` is whether it may have asked a model. `keys` are those that were sent,
+    which an answer may quote."""
 
     record: CallRecord
     experiences: tuple[str, ...] | None
@@ -119,7 +109,7 @@ class SeenCall(NamedTuple):
     request: bytes | None
     response: bytes | None
     cut: bool
-    doubt: Doubt
+    asks: bool
     traceparent: bytes | None
     labels: bytes | None
     metadata: tuple[tuple[str, str], ...]
@@ -148,8 +138,9 @@ class SeenCall(NamedTuple):
         200 the status that it stands for, else `CUT`. Of the provider's words nothing is told but
         the name of the error, for they may quote the request."""
         status, error = self.record.status, self.record.error
-        pieces = None if self.doubt == CERTAIN or error is not None else self._unpacked()
-        failure = None if pieces is None else _failure(pieces, whole=self.doubt == WHOLE)
+        may_fail = status == 200 and self.asks and error is None and self.packing != TOO_LONG
+        pieces = self._unpacked() if may_fail else None
+        failure = None if pieces is None else _failure(pieces)
         if failure is None:
             return status, error
         name = next((f": {one}" for one in (failure.code, failure.type) if _name(one)), "")
@@ -249,38 +240,10 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
     return "".join(pieces).encode("utf-8", "surrogatepass")
 
 
-ANSWERED = (b'"choices"', b'"content"', b'"output"', b'"candidates"', b'"data"')
-"""What the routes have an answer under."""
-
-
-def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
-    """Returns whether an answer under status 200 may be none. This is looked for in every answer,
-    and so is quick: what it passes is read by `_failure`."""
-    if any(
-        word in piece for word in (b"error", b"failed", b"cancel") for piece in (beginning, ending)
-    ):
-        return True
-    if _other_end(ending) is not None:
-        return True
-    if is_stream(beginning):
-        if b":exception-type" in ending:
-            return True
-        at = ending.rfind(b'eason"')  # that of stop_reason, finish_reason or finishReason
-        if at >= 0:
-            return _good_end(ending, at) is None
-        return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
-    start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
-    if start in (b"", b"<") or (start == b"{" and end != b"}"):
-        return True
-    if start == b"{" and not any(name in beginning for name in ANSWERED):
-        return True
-    return _null_end(ending) is not None
-
-
-def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
+def _failure(pieces: tuple[bytes, ...]) -> Refusal | None:
     """Returns what is wrong with an answer of which these are the parts, the only one or its
     beginning and its end; None for an answer."""
-    first, last = pieces[0], pieces[-1]
+    first, last, whole = pieces[0], pieces[-1], len(pieces) == 1
     if is_stream(first):  # an event that is cut in two is no JSON, and passed over
         return stream_failure(last if whole else first + b"\n\n" + last, whole=whole)
     content = first.removeprefix(MARK).strip()
@@ -297,8 +260,8 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
         return failure_in({"choices": [{"finish_reason": reason}]})
     try:
         body = json.loads(content)
-    except (ValueError, RecursionError):
-        return Refusal(0, "the answer is cut off")
+    except (ValueError, RecursionError):  # it may be several lines of JSON
+        return None if content[-1:] in (b"}", b"]") else Refusal(0, "the answer is cut off")
     events = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
     return next(filter(None, map(failure_in, events)), None)
 
@@ -429,9 +392,9 @@ class Call:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
         four bytes, and the call in the bytes of `marshal`. `own_keys` are those of providers."""
         began, first = self.began, self.first
-        index, doubt = self.request.index, self._doubt()
+        index, method = self.request.index, self.request.method
         name, version, digest, experiences, _, trouble, _, arm = self.chosen or (None,) * 8
-        tokens = (0, 0, 0) if self.request.method in READS else (None, None, None)
+        tokens = (0, 0, 0) if method in READS else (None, None, None)
         record = (
             *(self.id, self.time, "", name, version, digest, None, self.subject, arm, self.model),
             *(self.path, self.status, int(self.streamed), *tokens),
@@ -447,29 +410,16 @@ class Call:
                 experiences,
                 sent_key(index),
                 self.packing,
-                self._pieces(doubt),
-                *(self.asked, self._words(), self._cut, doubt),
+                self._pieces(),
+                *(self.asked, self._words(), self._cut, method == b"POST"),
                 *(index.get(TRACE), index.get(TAGS), self.metadata),
                 (*own_keys, *sent_keys(self.request)),
             )
         )
         return message(seen)
 
-    def _doubt(self) -> Doubt:
-        """Returns whether the answer may be none, though its status is 200."""
-        if self.status != 200 or self.request.method != b"POST" or self.packing == TOO_LONG:
-            return CERTAIN
-        beginning, ending = self._beginning, self._ending
-        if not self.packing and not doubtful(beginning, ending):
-            return CERTAIN
-        return WHOLE if self.packing or ending.startswith(beginning) else ENDS
-
-    def _pieces(self, doubt: Doubt) -> tuple[bytes, ...]:
-        """Returns the answer, or its beginning and its end; where it is one for certain, what of
-        them may say its tokens. A packed one has to be whole."""
+    def _pieces(self) -> tuple[bytes, ...]:
+        """Returns the answer, or its beginning and its end. A packed one has to be whole."""
         beginning, ending = self._beginning, bytes(self._ending)
         whole = self.packing or ending.startswith(beginning)
-        ends = (ending,) if whole else (beginning, ending)
-        if self.packing or doubt != CERTAIN:
-            return ends
-        return tuple(one[max(0, at - 1) :] for one in ends if (at := one.find(USAGE)) >= 0)
+        return (ending,) if whole else (beginning, ending)
