@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfgrpo.costs.prices import Price, PriceInvalid
+from tfgrpo.costs.prices import Price
 from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
 from tfgrpo.model.rate_limits import Throttle, Turned
@@ -36,8 +36,7 @@ SILENCE = 300.0
 """Seconds without any answer, while others give some, after which an endpoint is left."""
 AGAIN = 5
 """One that was left is given a part of that when it is tried again."""
-FIELDS = ("base_url", "api_key_env", "limit", "weight", "price", "model", "silence")
-MOST_IN_FLIGHT = 10_000
+OPTIONAL = "api_key_env, limit, weight, price = {prompt = 0.27, completion = 1.10}, model, silence"
 
 
 class EndpointsInvalid(TfgrpoError):
@@ -85,11 +84,11 @@ def listed_endpoints(
     for number, table in tables.items():
         where = f"[[endpoints]] {number}"
         try:
-            listed.append(_listed(where, dict(table), prices, model))
-        except (TypeError, ValueError) as error:
+            listed.append(_listed(table, prices, model))
+        except ValueError as error:
             raise EndpointsInvalid(
                 f"{where}: {error}",
-                hint='write base_url = "https://…/v1" and, where needed, ' + ", ".join(FIELDS[1:]),
+                hint=f'write base_url = "https://…/v1" and, where needed, {OPTIONAL}',
             ) from None
     addresses = [one.base_url for one in listed]
     for address in addresses:
@@ -98,45 +97,19 @@ def listed_endpoints(
     return tuple(listed)
 
 
-def _listed(
-    where: str, table: dict[str, Any], prices: Mapping[str, Any], model: str
-) -> ListedEndpoint:
-    from tfgrpo.model.settings import ModelSettings
+def _listed(table: Mapping[str, Any], prices: Mapping[str, Any], model: str) -> ListedEndpoint:
+    from pydantic import ValidationError
 
-    table = {str(name).replace("-", "_"): value for name, value in table.items()}
-    for name in table:
-        if name not in FIELDS:
-            raise ValueError(f"unknown setting {name!r}")
-    url, key, limit, weight, price, there, silence = (table.get(name) for name in FIELDS)
-    if not isinstance(url, str):
-        raise ValueError("base_url is missing")
-    try:  # the very rules of the address of a model
-        checked = ModelSettings(model="m", base_url=url, api_key_env=key)
-    except ValueError as error:
-        reason = str(error).partition("Value error, ")[2].partition(" [type=")[0]
-        raise ValueError(reason or "base_url or api_key_env is no text") from None
-    whole = isinstance(limit, int) and not isinstance(limit, bool)
-    if limit is not None and not (whole and 1 <= limit <= MOST_IN_FLIGHT):
-        raise ValueError(f"limit is a number of requests, 1 to {MOST_IN_FLIGHT:,}")
-    share = 1.0 if weight is None else float(weight)
-    if isinstance(weight, bool) or not 0 < share < math.inf:
-        raise ValueError("weight is a number above 0")
-    silent = SILENCE if silence is None else float(silence)
-    if isinstance(silence, bool) or not 0 < silent < math.inf:
-        raise ValueError("silence is a number of seconds above 0")
-    if there is not None and not (isinstance(there, str) and there):
-        raise ValueError("model is a name")
-    assert checked.base_url is not None
-    named, prices = there or model, dict(prices)
-    if price is not None:
-        prices[checked.base_url] = price
+    from tfgrpo.model.settings import EndpointTable, first_error
+
     try:
-        known = find_price(named, checked.base_url, prices)
-    except PriceInvalid:
-        if price is None:
-            raise
-        raise ValueError("price is written {prompt = 0.27, completion = 1.10}") from None
-    return ListedEndpoint(checked.base_url, key, limit, share, known, there, silent)
+        said = EndpointTable(**{name.replace("-", "_"): value for name, value in table.items()})
+    except ValidationError as error:
+        raise ValueError(first_error(error)) from None
+    if said.price is not None:
+        prices = {**prices, said.base_url: said.price}
+    price = find_price(said.model or model, said.base_url, prices)
+    return ListedEndpoint(**{**said.model_dump(), "price": price})
 
 
 def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
