@@ -103,13 +103,13 @@ def _listed(table: Mapping[str, Any], prices: Mapping[str, Any], model: str) -> 
     from tfgrpo.model.settings import EndpointTable, first_error
 
     try:
-        said = EndpointTable(**{name.replace("-", "_"): value for name, value in table.items()})
+        checked = EndpointTable(**{name.replace("-", "_"): value for name, value in table.items()})
     except ValidationError as error:
         raise ValueError(first_error(error)) from None
-    if said.price is not None:
-        prices = {**prices, said.base_url: said.price}
-    price = find_price(said.model or model, said.base_url, prices)
-    return ListedEndpoint(**{**said.model_dump(), "price": price})
+    if checked.price is not None:
+        prices = {**prices, checked.base_url: checked.price}
+    price = find_price(checked.model or model, checked.base_url, prices)
+    return ListedEndpoint(**{**checked.model_dump(), "price": price})
 
 
 def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
