@@ -23,13 +23,14 @@ from test_proxy_keys import EACH, PRICES
 from test_traffic import recorded
 from waiting import until
 
+from tfgrpo.model.wire_formats import streamed_text
 from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings
 from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
-from tfgrpo.proxy.recorded_call import RECORDED, Call, streamed_text
+from tfgrpo.proxy.recorded_call import RECORDED, Call
 from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget

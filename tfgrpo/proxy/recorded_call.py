@@ -15,9 +15,15 @@ from json.decoder import JSONDecoder
 from marshal import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.model.response import MARK
+from tfgrpo.model.response import MARK, ToldTokens, told_tokens
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
-from tfgrpo.model.wire_formats import end_of_events, events_of, is_framed, is_stream, stream_failure
+from tfgrpo.model.wire_formats import (
+    end_of_events,
+    is_framed,
+    is_stream,
+    stream_failure,
+    streamed_text,
+)
 from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key, sent_keys
 
 if TYPE_CHECKING:
@@ -29,8 +35,6 @@ if TYPE_CHECKING:
 
 RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
-OUTPUT = "response.output_text.delta"
-"""Events of a response that bring its text; others bring thoughts, or the words for tools."""
 USAGE = b'"usage'
 """What the key begins with that tokens stand under: `usage`, or Gemini's `usageMetadata`."""
 UNPACKED = 16 << 20
@@ -52,20 +56,6 @@ _continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
 _object = re.compile(rb'"usage(?:Metadata)?"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
 
-PROMPT = "prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount"
-COMPLETION = "completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount"
-THOUGHTS = ("thoughtsTokenCount",)
-"""What the tokens are called in, out, and out beside those."""
-CACHED = "cache_read_input_tokens", "cacheReadInputTokens", "cachedContentTokenCount"
-DETAILS = "prompt_tokens_details", "input_tokens_details"
-"""What those in that came from a cache are called, and where OpenAI has them."""
-BESIDE = (
-    *("cache_read_input_tokens", "cache_creation_input_tokens"),
-    *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
-)
-"""Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
-MOST_TOKENS = 1 << 60
-"""Below which a number of tokens is: a file can hold a sum of them."""
 BEGINNING = 4 << 10
 ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
@@ -84,14 +74,6 @@ PACKED = 256 << 10
 def message(data: bytes) -> bytes:
     """Returns bytes as they go to the process that records: behind their length, in four."""
     return len(data).to_bytes(LENGTH, "little") + data
-
-
-class Tokens(NamedTuple):
-    """Tokens by the provider's count: in, of these from its cache, and out."""
-
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
 
 
 class SeenCall(NamedTuple):
@@ -156,18 +138,18 @@ class SeenCall(NamedTuple):
         content, whole = inflate(self.pieces[0], UNPACKED)
         return (content,) if whole else None
 
-    def tokens(self) -> tuple[Tokens, str | None]:
+    def tokens(self) -> tuple[ToldTokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
         pieces = self.pieces
         if self.packing == TOO_LONG:
-            return Tokens(), "the answer is not read: it is too long for one that is packed"
+            return ToldTokens(), "the answer is not read: it is too long for one that is packed"
         if self.packing and any(pieces):
             name = self.packing.decode("latin-1")
             if self.packing not in PACKINGS:
-                return Tokens(), f"the answer is not read: it came packed as {name}"
+                return ToldTokens(), f"the answer is not read: it came packed as {name}"
             unpacked = self._unpacked()
             if unpacked is None:
-                return Tokens(), f"the answer is not read: it is not {name}, as it says"
+                return ToldTokens(), f"the answer is not read: it is not {name}, as it says"
             pieces = unpacked
         total: dict[str, Any] = {}
         for piece in pieces:
@@ -186,7 +168,7 @@ class SeenCall(NamedTuple):
                 for key, value in usage.items():
                     if value is not None:
                         total[key] = value
-        return _tokens(total), None
+        return told_tokens(total), None
 
     def answer(self) -> tuple[bytes, bool, bool]:
         """The answer's words, where they are kept: its body, or of a stream the text; whether they
@@ -215,31 +197,6 @@ def inflate(packed: bytes, most: int) -> tuple[bytes, bool | None]:
         return b"", None
 
 
-def streamed_text(stream: bytes | bytearray) -> bytes:
-    """Returns the text that the events of a stream bring piece by piece, of any route: that of the
-    answer, without what a model thinks or calls tools with."""
-    pieces: list[str] = []
-    for one in events_of(stream):
-        event = one.json()
-        if not isinstance(event, dict):
-            continue
-        deltas = [one.get("delta") for one in _firsts(event, "choices")]
-        for candidate in _firsts(event, "candidates"):
-            content = candidate.get("content")
-            parts = content.get("parts") if isinstance(content, dict) else None
-            for part in parts if isinstance(parts, list) else ():
-                if isinstance(part, dict) and not part.get("thought"):
-                    deltas.append(part.get("text"))
-        if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
-            deltas.append(event.get("delta"))
-        for delta in deltas:
-            if isinstance(delta, dict):
-                delta = delta.get("content", delta.get("text"))
-            if isinstance(delta, str):
-                pieces.append(delta)
-    return "".join(pieces).encode("utf-8", "surrogatepass")
-
-
 def _failure(pieces: tuple[bytes, ...]) -> Refusal | None:
     """Returns what is wrong with an answer of which these are the parts, the only one or its
     beginning and its end; None for an answer."""
@@ -264,37 +221,6 @@ def _failure(pieces: tuple[bytes, ...]) -> Refusal | None:
         return None if content[-1:] in (b"}", b"]") else Refusal(0, "the answer is cut off")
     events = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
     return next(filter(None, map(failure_in, events)), None)
-
-
-def _firsts(event: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """What an event brings for the first of the answers under a name, whatever stands there."""
-    listed = event.get(name)
-    return [
-        one
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict) and one.get("index") in (None, 0)
-    ]
-
-
-def _tokens(usage: dict[str, Any]) -> Tokens:
-    """Returns the tokens of a usage in the words of any route."""
-    cached, prompt = None, _first_number(usage, *PROMPT)
-    for key in DETAILS:
-        if isinstance(usage.get(key), dict):
-            cached = _first_number(usage[key], "cached_tokens")
-    if cached is None:
-        cached = _first_number(usage, *CACHED)
-        if prompt is not None:
-            prompt += sum(_first_number(usage, key) or 0 for key in BESIDE)
-    completion, thoughts = _first_number(usage, *COMPLETION), _first_number(usage, *THOUGHTS)
-    if thoughts is not None:
-        completion = thoughts + (completion or 0)
-    return Tokens(prompt, cached, completion)
-
-
-def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
-    numbers = (usage.get(key) for key in keys)
-    return next((one for one in numbers if type(one) is int and 0 <= one < MOST_TOKENS), None)
 
 
 class Call:
