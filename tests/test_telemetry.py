@@ -254,7 +254,7 @@ def test_what_answers_no_http_is_told_and_the_next_message_is_sent() -> None:
     )
     with Provider(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\r\n") as other:
         why = post_webhook(f"http://127.0.0.1:{other.port}/a-secret", {"event": "x"})
-        assert why == "BadStatusLine"
+        assert why == "what answers is no HTTP (BadStatusLine)"
         telemetry = Telemetry(f"http://127.0.0.1:{other.port}", said.append)
         for sent in (2, 3):
             telemetry.send_calls([call])

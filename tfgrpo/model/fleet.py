@@ -1,9 +1,8 @@
 """Several endpoints that serve one model: which of them a call goes to.
 
-Calls with the same prompt go to the same endpoint, so that what it has cached serves a whole group:
-rendezvous hashing by weight (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005). Where
-the loads of the first two are far apart, the less loaded one takes it, as in Ray Serve. A call that
-waits goes to an endpoint with nothing left to do.
+Calls with the same prompt go to the same endpoint, so that what it has cached serves a whole group
+(rendezvous hashing). Where the loads of the first two are far apart, the less loaded one takes it,
+as in Ray Serve. A call that waits goes to an endpoint with nothing left to do.
 
 One that has failed twice without an answer is left, and tried again with one call at a time after
 growing pauses. So is one that answers nothing for `SILENCE` seconds while another has answered
@@ -13,7 +12,6 @@ later requests. Only when none answers for as long as one alone would be given i
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,7 @@ from urllib.parse import urlsplit
 from tfgrpo.costs.prices import Price
 from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
-from tfgrpo.model.rate_limits import Throttle, Turned
+from tfgrpo.model.rate_limits import Throttle, Turned, turn_of
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
 
@@ -275,7 +273,7 @@ class Fleet:
         fit = fit or [one for one in self.members if one.throttle.healthy and one is not avoid]
         if not fit:
             return min(self.members, key=lambda one: one.throttle.closed_until)
-        ranked = sorted(fit, key=lambda one: -_score(one, prompt))
+        ranked = sorted(fit, key=lambda one: turn_of(one.name, prompt, one.weight))
         first, second = ranked[0], ranked[min(1, len(ranked) - 1)]
         near = first.load <= FAR * second.load + SLACK and not first.load >= 1 > second.load
         return first if near else second
@@ -307,12 +305,6 @@ class Watch:
         """Looks no more."""
         if self._timer is not None:
             self._timer.cancel()
-
-
-def _score(member: Member, prompt: bytes) -> float:
-    """The weighted rendezvous score: the highest of all has the call."""
-    drawn = hashlib.sha256(member.name.encode() + b"\0" + prompt).digest()[:7]
-    return -member.weight / math.log((int.from_bytes(drawn, "big") + 1) / (2**56 + 1))
 
 
 def describe_endpoints(members: Sequence[Member]) -> str:

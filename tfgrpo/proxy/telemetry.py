@@ -27,6 +27,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tfgrpo.production.webhook import post_json
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of, route_of
 from tfgrpo.store.activity.traffic import (
@@ -56,7 +57,6 @@ EVALUATION = "gen_ai.evaluation.result"
 SCORE = "gen_ai.evaluation.score.value"
 SCORE_LABEL = "gen_ai.evaluation.score.label"
 EXPLANATION = "gen_ai.evaluation.explanation"
-TIMEOUT = 5.0
 WAITING, LEAVE = 64, 6.0
 """Messages that wait for a collector at most, and seconds that it has for them at the end."""
 CLIENT, FAILED = 3, 2
@@ -165,26 +165,14 @@ class Telemetry:
             self._complain("the collector is too slow")
 
     def _work(self) -> None:
-        from http.client import HTTPException
-        from urllib.error import URLError
-        from urllib.request import Request, urlopen
-
-        headers = {**_pairs("OTEL_EXPORTER_OTLP_HEADERS"), "Content-Type": "application/json"}
+        headers = _pairs("OTEL_EXPORTER_OTLP_HEADERS")
         while (message := self._outbox.get()) is not None:
             path, body = message
-            try:
-                request = Request(f"{self._endpoint}/v1/{path}", body, headers)
-                with urlopen(request, timeout=TIMEOUT):
-                    self._trouble = False
-            except (URLError, OSError) as error:
-                self._complain(error)
-            except ValueError:  # its words may have a header or the address, and so a secret
-                self._complain(
-                    "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_HEADERS has what HTTP "
-                    "cannot send"
-                )
-            except HTTPException as error:  # as the port for gRPC answers
-                self._complain(f"what answers is no HTTP ({type(error).__name__})")
+            why = post_json(f"{self._endpoint}/v1/{path}", body, headers)
+            if why is not None:
+                self._complain(f"{why} (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS)")
+            else:
+                self._trouble = False
 
     def _complain(self, why: object) -> None:
         if not self._trouble:
