@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import mmap
 import os
 import select
 import signal
@@ -31,7 +30,7 @@ from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.model.response import ToldTokens
-from tfgrpo.proxy.recorded_call import LENGTH, RECORDED, SeenCall
+from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -288,8 +287,6 @@ class RecordWriter:
         request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
         text = answer.decode(errors="replace")
-        own = own if len(request) < RECORDED else keys.without_half(own)
-        text = text if whole else keys.without_half(text)
         if not streamed:  # some answers repeat whom they are for
             text = without_identities(text, self._identity)
         return CallContent(
@@ -356,11 +353,8 @@ class Counter:
 
     def __init__(self, path: str) -> None:
         self._file = _locked(path)
-        self._file.write(bytes(SIZE))
-        self._file.flush()
-        self._map = mmap.mmap(self._file.fileno(), SIZE)
-        self._cell = memoryview(self._map).cast("Q")
         self._value = 0
+        self._write()
 
     @property
     def descriptor(self) -> int:
@@ -369,12 +363,14 @@ class Counter:
 
     def increase(self) -> None:
         """Counts one more."""
-        self._cell[0] = self._value = self._value + 1
+        self._value += 1
+        self._write()
+
+    def _write(self) -> None:
+        os.pwrite(self.descriptor, self._value.to_bytes(SIZE, sys.byteorder), 0)
 
     def close(self) -> None:
         """Lets go of the file, which stays."""
-        self._cell.release()
-        self._map.close()
         self._file.close()
 
 
