@@ -118,18 +118,15 @@ def own_answer(
     after: float | None = None,
 ) -> bytes:
     """Returns an answer of the proxy's own; `after` is when to ask again, in seconds."""
-    phrase = HTTPStatus(status).phrase.encode()
     lines = [
-        b"HTTP/1.1 %d %s" % (status, phrase),
         b"Content-Type: " + kind.encode(),
         b"Content-Length: %d" % len(body),
         b"X-Tfgrpo-Proxy: 1",
     ]
     if after is not None:
         lines.append(b"Retry-After: %d" % math.ceil(after))
-    if closing:
-        lines.append(b"Connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+    phrase = HTTPStatus(status).phrase.encode()
+    return answer_head(status, phrase, lines, chunked=False, closing=closing) + body
 
 
 def error_body(message: str) -> bytes:
