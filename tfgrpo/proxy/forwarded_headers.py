@@ -42,7 +42,6 @@ PACKINGS = (b"gzip", b"deflate")
 READABLE = frozenset({*PACKINGS, b"identity"})
 own_key = re.compile(rb"(?<![\w-])%b[\w-]{40,}" % PREFIX.encode()).search
 """A key of the proxy's own, wherever it stands."""
-_zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
 _FATES = {
     **dict.fromkeys({*HOP, b"expect"}, DROP),
     b"host": HOST,
@@ -85,20 +84,10 @@ def readable_codings(accepted: bytes) -> bytes:
     """Returns the value of Accept-Encoding without the codings that cannot be read here: what an
     answer says of its tokens and in words would be lost on the record."""
     codings = [one.strip() for one in accepted.split(b",")]
-    refused = [one for one in codings if _refused(one)]
-    readable = [one for one in codings if one not in refused and _named(one) in READABLE]
-    if len(refused) + len(readable) == len(codings):
+    readable = [one for one in codings if one.partition(b";")[0].strip().lower() in READABLE]
+    if len(readable) == len(codings):
         return accepted
-    return b", ".join([*readable, *refused]) if readable else b"identity"
-
-
-def _named(coding: bytes) -> bytes:
-    return coding.partition(b";")[0].strip().lower()
-
-
-def _refused(coding: bytes) -> bool:
-    """Returns whether a coding has the weight 0 (RFC 9110, section 12.4.2): it is not wanted."""
-    return _zero(coding.partition(b";")[2].strip()) is not None
+    return b", ".join(readable) or b"identity"
 
 
 def named_by(connection: bytes | None) -> frozenset[bytes]:
