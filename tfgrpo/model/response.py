@@ -71,7 +71,7 @@ class Tokens:
     estimated: bool = False
 
 
-class ToldTokens(NamedTuple):
+class CountedTokens(NamedTuple):
     """Tokens by the provider's count: in, of these from its cache, and out; None where it does not
     say."""
 
@@ -209,7 +209,7 @@ BESIDE = (
 """Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
 
 
-def told_tokens(usage: object) -> ToldTokens:
+def counted_tokens(usage: object) -> CountedTokens:
     """The tokens that a usage tells of, in the words of any route."""
     prompt, completion = _first_count(usage, *PROMPT), _first_count(usage, *COMPLETION)
     details = next(filter(None, (field(usage, name) for name in DETAILS)), None)
@@ -221,7 +221,7 @@ def told_tokens(usage: object) -> ToldTokens:
     thoughts = _first_count(usage, THOUGHTS)
     if thoughts is not None:
         completion = thoughts + (completion or 0)
-    return ToldTokens(prompt, cached, completion)
+    return CountedTokens(prompt, cached, completion)
 
 
 def _first_count(source: object, *names: str) -> int | None:
@@ -233,19 +233,19 @@ def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> T
     """The tokens that a response says it took; where it says none, `prompt`, and what is counted in
     the answer and the thinking before it (`thought`)."""
     usage = field(response, "usage")
-    told = told_tokens(usage)
+    counts = counted_tokens(usage)
     written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
-    missing = not told.prompt_tokens or (not told.completion_tokens and bool(written))
-    prompts, completion = told.prompt_tokens or prompt, told.completion_tokens or written
+    missing = not counts.prompt_tokens or (not counts.completion_tokens and bool(written))
+    prompts, completion = counts.prompt_tokens or prompt, counts.completion_tokens or written
     details = field(usage, "completion_tokens_details") or field(usage, "output_tokens_details")
     reasoning = _first_count(details, "reasoning_tokens") or 0
     beyond = (_first_count(usage, "total_tokens") or 0) - prompts - completion
     apart = beyond > 0 and reasoning in (0, beyond)  # as Gemini and Grok count their thinking
-    if apart and told.prompt_tokens and told.completion_tokens:
+    if apart and counts.prompt_tokens and counts.completion_tokens:
         reasoning, completion = beyond, completion + beyond
     elif not reasoning and thought:
         reasoning = min(count_tokens(thought), completion)
-    cached = min(told.cached_tokens or 0, prompts)
+    cached = min(counts.cached_tokens or 0, prompts)
     return Tokens(prompts, cached, completion, reasoning, missing)
 
 

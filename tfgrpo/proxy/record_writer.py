@@ -29,7 +29,7 @@ from glob import glob
 from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.model.response import ToldTokens
+from tfgrpo.model.response import CountedTokens
 from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
@@ -254,7 +254,7 @@ class RecordWriter:
             row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             if row.prompt_tokens is not None:  # known already: the call asked no model
-                tokens = ToldTokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+                tokens = CountedTokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
             status, error = call.outcome()
             if call.keys not in finders:
                 finder = self._patterns.beside(call.keys)

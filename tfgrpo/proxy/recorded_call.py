@@ -15,7 +15,7 @@ from json.decoder import JSONDecoder
 from marshal import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.model.response import MARK, ToldTokens, told_tokens
+from tfgrpo.model.response import MARK, CountedTokens, counted_tokens
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
 from tfgrpo.model.wire_formats import (
     end_of_events,
@@ -138,18 +138,18 @@ class SeenCall(NamedTuple):
         content, whole = inflate(self.pieces[0], UNPACKED)
         return (content,) if whole else None
 
-    def tokens(self) -> tuple[ToldTokens, str | None]:
+    def tokens(self) -> tuple[CountedTokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
         pieces = self.pieces
         if self.packing == TOO_LONG:
-            return ToldTokens(), "the answer is not read: it is too long for one that is packed"
+            return CountedTokens(), "the answer is not read: it is too long for one that is packed"
         if self.packing and any(pieces):
             name = self.packing.decode("latin-1")
             if self.packing not in PACKINGS:
-                return ToldTokens(), f"the answer is not read: it came packed as {name}"
+                return CountedTokens(), f"the answer is not read: it came packed as {name}"
             unpacked = self._unpacked()
             if unpacked is None:
-                return ToldTokens(), f"the answer is not read: it is not {name}, as it says"
+                return CountedTokens(), f"the answer is not read: it is not {name}, as it says"
             pieces = unpacked
         total: dict[str, Any] = {}
         for piece in pieces:
@@ -168,7 +168,7 @@ class SeenCall(NamedTuple):
                 for key, value in usage.items():
                     if value is not None:
                         total[key] = value
-        return told_tokens(total), None
+        return counted_tokens(total), None
 
     def answer(self) -> tuple[bytes, bool, bool]:
         """The answer's words, where they are kept: its body, or of a stream the text; whether they
