@@ -116,6 +116,11 @@ NEARLY = (
     "/api/v1/chat/completions",
     "/anthropic/v1/messages",
     "//v1//messages//",
+    "/v1/chat/completions/",
+    "/openai/deployments/g/chat/completions?api-version=1",
+    "/openai/v1/responses",
+    "/v1/responses/",
+    "/openai/responses",
 )
 
 
@@ -124,7 +129,8 @@ def test_a_path_that_a_server_reads_as_a_route_gets_the_library(
 ) -> None:
     with ProxyThread(settings) as proxy:
         for path in NEARLY:
-            assert proxy.ask(post(path, ASK)).startswith(b"HTTP/1.1 200 "), path
+            body = b'{"model":"m","input":"hi"}' if "responses" in path else ASK
+            assert proxy.ask(post(path, body)).startswith(b"HTTP/1.1 200 "), path
             assert b"Count both days." in provider.received[-1].body, path
             assert provider.received[-1].line.split()[1].decode() == path, "the path itself stays"
         assert proxy.proxy.passed == {}

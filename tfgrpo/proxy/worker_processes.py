@@ -29,8 +29,8 @@ Ready: TypeAlias = Callable[[int], None]
 Read: TypeAlias = Callable[[], ProxySettings]
 """Is told the port as soon as requests are taken; reads the settings anew. Raises TfgrpoError."""
 SWITCH = 0.0001
-"""Seconds after which the thread that records calls lets the loop go on: Python's own 5 ms would be
-seen in every hundredth answer."""
+"""Seconds after which a thread beside the loop lets it go on: Python's own 5 ms would be seen in
+every hundredth answer."""
 COLLECT = 20_000
 """Objects after which reference cycles are looked for: a request makes none."""
 
