@@ -418,7 +418,7 @@ CALLERS = "customers-own-0123456789"
 
 def quoting(form: str, status: bytes) -> Callable[[socket.socket, Received], None]:
     """A provider that quotes the key that it was sent, under this status: as it is, in JSON within
-    JSON, written with escapes, packed, in pieces, in a header, or in an event of a stream."""
+    JSON, written with escapes, packed, in pieces, in a header, or letter by letter in a stream."""
 
     def say(connection: socket.socket, request: Received) -> None:
         key = (request.header(b"authorization") or b"").decode()
@@ -434,7 +434,7 @@ def quoting(form: str, status: bytes) -> Callable[[socket.socket, Received], Non
         elif form == "text":
             plain = f"wrong: {key}\n"
         elif form == "stream":
-            pieces = (json.dumps({"choices": [{"delta": {"content": x}}]}) for x in key.split())
+            pieces = (json.dumps({"choices": [{"delta": {"content": x}}]}) for x in key)
             plain = "".join(f"data: {piece}\n\n" for piece in pieces)
         body = plain.encode()
         if form == "packed":
@@ -486,7 +486,7 @@ def test_a_key_that_an_answer_quotes_is_on_no_record_and_goes_to_nobody_with_a_k
             assert CALLERS.encode() in own, "to others an answer goes as it came"
     else:
         events = got.partition(b"\r\n\r\n")[2]
-        assert streamed_text(events).decode() == "Bearer" + "[redacted]".rjust(len(PLAIN_KEY), "*")
+        assert streamed_text(events).decode() == "Bearer " + "*" * len(PLAIN_KEY)
     with closing(open_traffic(traffic_path(store.path))) as traffic:
         contents = [traffic.content(call.id) for call in recorded(store)]
         assert len(contents) == 2
@@ -584,7 +584,7 @@ def test_a_key_that_is_cut_anywhere_is_overwritten_and_all_else_goes_on_at_once(
         assert got.startswith(before)
         assert got.endswith(after)
         assert key[4:] not in got
-    filtered = KeyFilter(withheld)
+    filtered = KeyFilter(withheld, streamed=False)
     for piece in (b"data: d\n\n", b"a d", b"", b"sk-", b"sk-anothe", b"r one", key[:9], b"Q\\"):
         waits = piece.endswith((b"sk-anothe", key[:9]))
         assert filtered.passed(piece).endswith(piece) != waits or not piece
@@ -592,3 +592,25 @@ def test_a_key_that_is_cut_anywhere_is_overwritten_and_all_else_goes_on_at_once(
     filtered = KeyFilter(withheld)
     assert filtered.passed(key[:-1]) == b""
     assert key[:-1] not in filtered.rest(), "an answer that ends in a key"
+
+
+def test_a_key_that_events_bring_by_letters_is_overwritten_and_what_is_none_goes_on() -> None:
+    def event(text: str, name: str = "content") -> bytes:
+        return b"data: %b\n\n" % json.dumps({"id": "c1", "delta": {name: text}}).encode()
+
+    def passed(*texts: str) -> list[bytes]:
+        filtered = KeyFilter(WithheldKeys([PLAIN_KEY.encode()]))
+        return [*map(filtered.passed, map(event, texts)), filtered.rest()]
+
+    assert passed("d", "41", "d8", "", "x") == [
+        *(event("d"), event("41"), b"", b"", event("d8") + event("") + event("x")),
+        b"",
+    ], "it waits where enough of a key has come, and goes on where it is none"
+    whole = b"".join(passed("a d", PLAIN_KEY[1:4], *PLAIN_KEY[4:], " b\u00e9"))
+    assert streamed_text(whole).decode() == "a d" + "*" * (len(PLAIN_KEY) - 1) + " b\u00e9"
+    assert PLAIN_KEY[:20] not in streamed_text(b"".join(passed(*PLAIN_KEY[:20]))).decode()
+    filtered = KeyFilter(WithheldKeys([PLAIN_KEY.encode()]), streamed=True)
+    pieces = event(f"\n{PLAIN_KEY[:9]}") + event("other", "thought") + event(PLAIN_KEY[9:] + "!")
+    got = b"".join(filtered.passed(b"%c" % byte) for byte in pieces) + filtered.rest()
+    assert len(got) == len(pieces)
+    assert streamed_text(got).decode() == "\n" + "*" * len(PLAIN_KEY) + "!"

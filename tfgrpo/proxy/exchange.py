@@ -253,7 +253,7 @@ class Exchange:
             if status >= 400 or (call.packing and not bodiless):
                 self._answer = WholeAnswer(status, reason, lines, call.packing, bytearray())
                 return
-            self._filter = KeyFilter(withheld)
+            self._filter = KeyFilter(withheld, streamed=call.streamed or None)
         sized = sized or bodiless
         self._begin(status, reason, lines, sized=sized)
 

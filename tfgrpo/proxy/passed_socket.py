@@ -102,7 +102,7 @@ class PassedSocket(Exchange, asyncio.Protocol):
                 self._refuse(502, f"{self.upstream} answered {call.status}")
                 return
             if call.key is not None and self.proxy.withheld.keys:
-                self._filter = KeyFilter(self.proxy.withheld)
+                self._filter = KeyFilter(self.proxy.withheld, streamed=False)
             others = _ours.sub(b"", b"".join(headers))
             data = b"%b\r\nX-Tfgrpo-Call: %b%b%b%b" % (line, call.id.encode(), others, end, rest)
         self.client.write(data if self._filter is None else self._filter.passed(data))
