@@ -227,8 +227,43 @@ def test_a_head_that_is_too_long_is_refused_however_it_comes(
         assert answer.startswith(b"HTTP/1.1 431 ")
 
 
+def half_closed(port: int, request: bytes, closed: threading.Event) -> bytes:
+    """What a client that sends no more after its request is answered; `closed` is set then."""
+    closed.clear()
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
+        client.sendall(request)
+        client.shutdown(socket.SHUT_WR)
+        closed.set()
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    return answer
+
+
+def test_a_client_that_sends_no_more_gets_its_answers(
+    settings: ProxySettings,
+    provider: Provider,
+    store: Store,
+) -> None:
+    closed = threading.Event()
+
+    def late(connection: socket.socket, request: Received) -> None:
+        assert closed.wait(240)
+        connection.sendall(OK)
+
+    provider.answer = late
+    one = post(CHAT, ASK).replace(b"Connection: close\r\n", b"")
+    with ProxyThread(settings) as proxy:
+        for request, times in ((post(CHAT, ASK), 1), (one, 1), (one + one, 2)):
+            answer = half_closed(proxy.port, request, closed)
+            assert answer.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"").count(b"200 OK") == times
+        half = half_closed(proxy.port, post(CHAT, ASK)[:-5], closed)
+        assert b" 200 " not in half
+    assert {call.status for call in recorded(store)} == {200}
+
+
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_client_that_is_gone_ends_its_call(
+def test_a_client_that_is_gone_is_told_from_one_that_only_sends_no_more(
     begun: bool,
     settings: ProxySettings,
     provider: Provider,

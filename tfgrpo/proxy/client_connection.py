@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, cast
@@ -25,6 +26,9 @@ from tfgrpo.rendering.request_placement import place_of
 if TYPE_CHECKING:
     from tfgrpo.proxy.server import Proxy
 
+LOOK, LONGEST = 0.01, 5.0
+"""Seconds until a client that sends no more is looked at: whether it still reads; each time after
+twice as many, up to so many."""
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_LONG = "the head or the trailer of the request is too long"
 
@@ -53,6 +57,8 @@ class ClientConnection(asyncio.Protocol):
         self._held = False
         self._kind: type[Exchange | OwnExchange] | None = None
         """What is made of the request where it changes the protocol."""
+        self._half_closed = False
+        """Whether the client has closed its side: it asks no more, and may still read."""
 
     # asyncio:
 
@@ -86,6 +92,36 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._around > self.proxy.settings.limits.head:
                 self._refuse(431, TOO_LONG)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: it is gone, or it waits for its answers (RFC 9112, section
+        9.6). Returns whether the connection is kept for these: what can be sent before an answer is
+        sent, and the system of a client that is gone refuses it. In the middle of an answer and to
+        HTTP/1.0 nothing can be, and it is taken for gone."""
+        exchange, transport = self.exchange, self.transport
+        if self._half_closed:
+            return True  # it is told again where reading goes on
+        if exchange is None or self.arriving or self._streamed is not None or transport is None:
+            return False
+        if exchange.begun or not exchange.request.modern:
+            return False
+        transport.write(INTERIM)
+        self._half_closed = True
+        self._look(LOOK)
+        return True
+
+    def _look(self, seconds: float) -> None:
+        """Looks again and again whether a client that sends no more still reads: the loop does not
+        tell of a connection that is not read from."""
+        if self.transport is None:
+            return
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), 0)
+        if poll.poll(0):  # it was reset
+            self.transport.abort()
+        else:
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, self._look, min(2 * seconds, LONGEST))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.proxy.connections.discard(self)
@@ -200,7 +236,7 @@ class ClientConnection(asyncio.Protocol):
         self.exchange = None
         if self.transport is None:
             return
-        if not going_on:
+        if not going_on or self._half_closed:
             self.transport.close()
         else:
             self.hold(False)
