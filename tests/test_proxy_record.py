@@ -24,17 +24,19 @@ from test_traffic import recorded
 from waiting import until
 
 from tfgrpo.model.wire_formats import streamed_text
+from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings
 from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit
 from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
-from tfgrpo.proxy.recorded_call import Call
+from tfgrpo.proxy.recorded_call import RECORDED, Call
 from tfgrpo.proxy.telemetry import CALLS
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget
-from tfgrpo.store.activity.traffic import ALL, CallFilter, CallRecord
+from tfgrpo.store.activity.traffic import ALL, CUT_OFF, CallFilter, CallRecord
 from tfgrpo.store.opening import open_ledger, open_traffic
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.ledger_file import SqliteLedger
 
 __all__ = ["provider", "settings", "store"]  # fixtures
@@ -113,6 +115,7 @@ def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
         write(self, **how)
 
     monkeypatch.setattr(RecordWriter, "_write", watched)
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
     counter = Counter(counter_path(path, "ab"))
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -143,6 +146,7 @@ def test_labels_are_few_however_often_what_records_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "traffic.db")
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
     for start in range(3):
         counter = Counter(counter_path(path, f"{start}"))
         made = WriterSettings(path, f"{start}", counter.descriptor, 0, False, None, [])
@@ -181,6 +185,30 @@ def test_no_setting_is_in_the_list_of_processes(settings: ProxySettings, store: 
     assert not list(store.path.parent.glob("*worker*"))
 
 
+def test_no_half_of_a_key_is_on_record_where_words_are_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, own, callers = str(tmp_path / "traffic.db"), b"0wn-" + b"7" * 30, b"mine-" + b"8" * 30
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
+    headers = [(b"Host", b"a"), (b"Api-Key", callers)]
+    request = Request(b"POST", CHAT.encode(), headers, modern=True, keep_alive=True)
+    call = Call("call-" + "0" * 32, 1_700_000_000_000_000, request)
+    call.status = 401
+    for key, take in ((callers, call.keep), (own, call.tap)):
+        begin = b'{"x": "'
+        take(begin + b"x" * (RECORDED - len(begin) - 20) + key + b'"}')
+    counter = Counter(counter_path(path, "ab"))
+    counter.increase()
+    made = WriterSettings(path, "ab", counter.descriptor, 0, True, None, [])
+    record([call.packed((own,))], made)
+    counter.close()
+    with closing(open_traffic(path)) as traffic:
+        content = traffic.content(call.id)
+    assert content is not None
+    assert content.request.endswith("xxx" + REDACTED)
+    assert content.answer.endswith("xxx" + REDACTED + CUT_OFF)
+
+
 class Killed(BaseException):
     """Ends what records as a signal does: nothing of it goes on."""
 
@@ -192,6 +220,7 @@ def test_a_call_counts_once_for_budgets_whatever_is_killed_when(
 ) -> None:
     """The record and the ledger are two files: something may be killed between them."""
     path, ledger = str(tmp_path / "traffic.db"), str(tmp_path / "ledger.db")
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
     calls = [a_call(number, "m") for number in range(20)]
     counter = Counter(counter_path(path, "ab"))
     for _ in calls:

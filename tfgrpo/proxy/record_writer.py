@@ -30,7 +30,7 @@ from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.model.response import CountedTokens
-from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
+from tfgrpo.proxy.recorded_call import LENGTH, RECORDED, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -287,6 +287,8 @@ class RecordWriter:
         request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
         text = answer.decode(errors="replace")
+        own = own if len(request) < RECORDED else keys.without_half(own)
+        text = text if whole else keys.without_half(text)
         if not streamed:  # some answers repeat whom they are for
             text = without_identities(text, self._identity)
         return CallContent(

@@ -50,6 +50,8 @@ _addresses = re.compile(
     r"(?<![A-Za-z0-9_.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})"
     r"(?![A-Za-z0-9_:]|\.[A-Za-z0-9_])"
 )
+FEW = 3
+"""Letters that a text may end with by chance."""
 
 
 class Finder:
@@ -81,6 +83,15 @@ class Finder:
         texts = {value.decode(errors="replace") for value in values}
         other._values = tuple(sorted(texts, key=len, reverse=True))
         return other
+
+    def without_half(self, text: str) -> str:
+        """Returns a text that was cut off without the beginning of one of these texts at its end,
+        where that is more than a few letters."""
+        for value in self._values:
+            for length in range(len(value) - 1, FEW, -1):
+                if text.endswith(value[:length]):
+                    return text[:-length] + REDACTED
+        return text
 
     def of_names(self) -> Finder:
         """Returns one for names of models, which finds all but numbers of telephones: a date in a
