@@ -320,26 +320,22 @@ def test_a_redaction_and_a_collection_at_once_undo_nothing(
     assert "5 op 6" in text
 
 
-def test_a_file_of_the_proxy_above_takes_words_out_where_it_serves_the_store(
+def test_a_file_of_the_proxy_above_takes_words_out_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "agents" / "support"
     folder.mkdir(parents=True)
-    served = 'redact = ["Zaphod\\\\w*"]\n[libraries.support]\nstore = "{}"\n'
-    body = {"messages": [{"role": "user", "content": "Does Zaphod pay?"}]}
+    body = {"messages": [{"role": "user", "content": "Does Zaphod pay Trillian?"}]}
     row = {"custom_id": "ann@example.com", "model": "m", "body": body, "score": 0, "correct": "no"}
     row |= {"response": {"body": {"choices": [{"message": {"content": "yes"}}]}}}
     (folder / "in.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "proxy.toml").write_text('redact = ["Zaphod\\\\w*"]\n')
+    (tmp_path / "agents" / "proxy.toml").write_text('redact = "Trillian"\n')
     monkeypatch.chdir(folder)
     Store.init(folder).close()
-    words = {}
-    for store in ("agents/support", "agents/support/.tfgrpo/store.db", "agents/sales"):
-        (tmp_path / "proxy.toml").write_text(served.format(store))
-        (words[store],) = problems("in.jsonl", "--dry-run")
-    *both, other = (one["problem"] for one in words.values())
-    assert both == ["Does [redacted] pay?"] * 2
-    assert other == "Does Zaphod pay?"
-    assert "ann@example.com" not in json.dumps(words), "ids from elsewhere are words too"
+    (found,) = problems("in.jsonl", "--dry-run")
+    assert found["problem"] == "Does [redacted] pay [redacted]?"
+    assert "ann@example.com" not in json.dumps(found), "ids from elsewhere are words too"
 
 
 @pytest.mark.parametrize("option", ["--model", "--base-url", "--api-key-env", "--budget"])

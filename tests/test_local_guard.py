@@ -5,25 +5,15 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import signal
-import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from waiting import until
 
 from tfgrpo.local import cache
 from tfgrpo.local.model_list import LocalModelError
-from tfgrpo.local.model_process import names_this_machine
 from tfgrpo.local.model_server import LocalServer, ServerOptions
-
-posix = pytest.mark.skipif(os.name != "posix", reason="the engine has no sockets in folders")
 
 ENGINE = '''
 """A stand-in for the engine: it says what it was asked, and answers to its keys alone."""
@@ -51,11 +41,9 @@ def answer(connection, keys):
 
 class Server:
     def __init__(self, params):
-        (path,) = params.hostnames
-        self.listening_address = path
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
-        listener.listen()
+        (host,) = params.hostnames
+        listener = socket.create_server((host, params.port))
+        self.listening_address = "http://%s:%d" % listener.getsockname()
         def accept():
             while True:
                 connection, _ = listener.accept()
@@ -73,32 +61,18 @@ def weights(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made, and a stand-in for the engine is found."""
-    folder, engine = tmp_path / "rooms", tmp_path / "engine"
-    folder.mkdir()
-    engine.mkdir()
-    (engine / "xllamacpp.py").write_text(ENGINE)
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(engine))
-    return folder
-
-
-@pytest.fixture
-def server(rooms: Path, weights: Path) -> Iterator[LocalServer]:
+def server(tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
+    """A server whose engine is a stand-in."""
+    (tmp_path / "xllamacpp.py").write_text(ENGINE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
     with LocalServer(weights, "noise", ServerOptions(command=command)) as running:
         yield running
 
 
-def get(
-    server: LocalServer, path: str, host: str | None = None, key: str | None = None
-) -> tuple[int, bytes]:
+def get(server: LocalServer, path: str, key: str | None = None) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
-    headers = {"Host": host} if host is not None else {}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     connection.request("GET", path, headers=headers)
     response = connection.getresponse()
     body = response.read()
@@ -106,35 +80,16 @@ def get(
     return response.status, body
 
 
-# The key and the host:
+# The key:
 
 
-@posix
-def test_a_server_answers_to_its_key_and_to_its_own_name(server: LocalServer) -> None:
+def test_a_server_answers_to_its_key_alone(server: LocalServer) -> None:
     assert len(server.key) >= 32
     assert get(server, "/v1/models")[0] == 401
     assert get(server, "/v1/models", key="none")[0] == 401
-    for host in (None, "localhost", f"localhost:{server.port}", f"[::1]:{server.port}"):
-        assert get(server, "/v1/models", host, server.key)[0] == 200
-    for host in ("rebound.example", f"rebound.example:{server.port}", "", "127.0.0.1.example"):
-        for path in ("/v1/models", "/health"):
-            status, body = get(server, path, host, server.key)
-            assert status == 421
-            assert b"GET" not in body, "the engine has seen it"
+    assert get(server, "/v1/models", key=server.key)[0] == 200
 
 
-@posix
-def test_a_connection_is_kept_and_long_answers_pass_whole(server: LocalServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
-    for n in (1, 60_000, 3):
-        path = f"/v1/{'x' * n}"
-        connection.request("GET", path, headers={"Authorization": f"Bearer {server.key}"})
-        response = connection.getresponse()
-        assert (response.status, path.encode() in response.read()) == (200, True)
-    connection.close()
-
-
-@posix
 def test_the_key_is_new_at_every_start_and_in_nobodys_sight(
     server: LocalServer, weights: Path
 ) -> None:
@@ -149,99 +104,6 @@ def test_the_key_is_new_at_every_start_and_in_nobodys_sight(
         process = Path("/proc") / str(server.pid)
         for name in ("cmdline", "environ"):
             assert server.key.encode() not in (process / name).read_bytes()
-    assert server.key not in server.log.read_text()
-
-
-@posix
-def test_the_engines_own_socket_is_where_no_other_user_can_look(
-    server: LocalServer, rooms: Path
-) -> None:
-    (room,) = (path for path in rooms.iterdir() if path.is_dir())
-    assert room.stat().st_mode & 0o777 == 0o700
-    assert sorted(path.name for path in room.iterdir()) == ["engine.log", "engine.sock"]
-    server.stop()
-    assert list(rooms.iterdir()) == []
-
-
-@posix
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_server_that_was_ended_by_others(
-    server: LocalServer, rooms: Path, by: int
-) -> None:
-    os.kill(server.pid, by)
-    server.wait()
-    server.stop()
-    assert list(rooms.iterdir()) == []
-
-
-PARENT = """
-import sys, time
-from pathlib import Path
-from tfgrpo.local.model_server import LocalServer, ServerOptions
-command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
-server = LocalServer(Path(sys.argv[1]), "noise", ServerOptions(command=command))
-print(server.pid, flush=True)
-time.sleep(240)
-"""
-
-
-@posix
-@pytest.mark.parametrize("alone", [True, False])
-def test_nothing_is_left_of_a_server_whose_parent_is_killed(
-    rooms: Path, weights: Path, alone: bool
-) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-P", "-c", PARENT, str(weights)], stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    with parent.stdout:
-        pid = int(parent.stdout.readline())
-    if not alone:
-        os.kill(pid, signal.SIGKILL)
-    parent.kill()
-    parent.wait()
-    if not alone:  # whoever starts a model next clears up
-        assert list(rooms.iterdir())
-        command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
-        LocalServer(weights, "noise", ServerOptions(command=command)).stop()
-    until(lambda: not list(rooms.iterdir()))
-
-
-@posix
-def test_what_is_no_request_is_hung_up_on(server: LocalServer) -> None:
-    for bytes_sent in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000 + b"\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-            threading.Thread(target=connection.sendall, args=(bytes_sent,), daemon=True).start()
-            try:
-                answer = connection.recv(1 << 16)
-            except ConnectionError:
-                answer = b""
-            assert answer == b"" or b" 421 " in answer
-    assert get(server, "/health")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("head", "ours"),
-    [
-        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n", True),
-        (b"GET / HTTP/1.1\r\nhost:LOCALHOST\r\n\r\n", True),
-        (b"GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", True),
-        (b"GET / HTTP/1.1\r\n\r\n", False),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n", False),
-        (b"GET / HTTP/1.1\r\nHost: localhost:x\r\n\r\n", False),
-        (b"GET / HTTP/1.1\r\nHost: localhost.example\r\n\r\n", False),
-        (b"GET / HTTP/1.1\r\nHost: example:localhost\r\n\r\n", False),
-        (b"GET / HTTP/1.1\r\nX: Host: localhost\r\n\r\n", False),
-        (b"GET http://localhost/ HTTP/1.1\r\nHost: example\r\n\r\n", False),
-    ],
-)
-def test_a_host_is_this_machines_or_not(head: bytes, ours: bool) -> None:
-    assert names_this_machine(head) is ours
-
-
-@given(st.binary())
-def test_no_head_is_too_strange_to_be_judged(head: bytes) -> None:
-    names_this_machine(head)
 
 
 # The weights:

@@ -26,15 +26,13 @@ from tfgrpo.cli.proxy_key import settings_of
 from tfgrpo.cli.start_context import App
 from tfgrpo.improvement.exchange import answered, asked
 from tfgrpo.proxy.proxy_file import read_file
+from tfgrpo.proxy.proxy_settings import Provider as Listed
 from tfgrpo.proxy.proxy_settings import (
-    Classifier,
     ProxySettings,
-    Rule,
     parse_upstream,
     upstreams,
     with_keys,
 )
-from tfgrpo.proxy.proxy_settings import Provider as Listed
 from tfgrpo.rendering.json_splice import RepeatedKey, document, edited
 from tfgrpo.rendering.request_placement import (
     KEYS,
@@ -257,33 +255,6 @@ def test_an_api_that_nobody_serves_and_a_signed_request_are_refused(
                 b"HTTP/1.1 404 "
             )
     assert provider.received == []
-
-
-@pytest.mark.parametrize("path", [GEMINI, CONVERSE])
-def test_a_rule_asks_a_model_by_the_same_api(
-    path: str, served: ProxySettings, provider: Provider, store: Store
-) -> None:
-    store.create_branch("private", "v0")
-    said = {
-        GEMINI: {"candidates": [{"content": {"parts": [{"text": "Private."}]}}]},
-        CONVERSE: {"output": {"message": {"content": [{"text": "Private."}]}}},
-    }
-    provider.answer = answer(json.dumps(said[path]).encode())
-    kind = Classifier("Who?", "small:1", {"private": "d@private", "company": "d"}, 5.0)
-    made = replace(served, rules=(Rule("", classifier=kind),))
-    with ProxyThread(made) as proxy:
-        proxy.ask(post(path, json.dumps(ASKED[path]).encode()))
-    asked, passed = provider.received
-    assert (
-        asked.line.split()[1].decode()
-        == {
-            GEMINI: "/v1beta/models/small%3A1:generateContent",
-            CONVERSE: "/model/small%3A1/converse",
-        }[path]
-    )
-    assert b"Answer with one of these words" in asked.body
-    assert b"Hi" in asked.body
-    assert json.loads(passed.body) == ASKED[path], "the library of that kind is empty"
 
 
 # what is on record:

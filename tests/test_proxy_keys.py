@@ -24,6 +24,7 @@ from test_traffic import recorded, run
 from waiting import until
 
 from tfgrpo.costs.accounts import Dollars
+from tfgrpo.model.wire_formats import streamed_text
 from tfgrpo.proxy.keys_and_limits import LEVELS, Rates, Spending, SpendingSettings
 from tfgrpo.proxy.proxy_file import read_file
 from tfgrpo.proxy.proxy_settings import (
@@ -32,7 +33,6 @@ from tfgrpo.proxy.proxy_settings import (
     parse_upstream,
     with_key,
 )
-from tfgrpo.proxy.recorded_call import streamed_text
 from tfgrpo.proxy.withheld_keys import KeyFilter, WithheldKeys
 from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import Budget, ledger_path

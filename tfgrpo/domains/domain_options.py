@@ -11,7 +11,7 @@ from tfgrpo.domains.base import DomainInvalid
 from tfgrpo.toml_text import parsed
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
 T = TypeVar("T", bound="BaseModel")
 
@@ -35,6 +35,8 @@ def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
     """Returns what a file says, and the SHA-256 of its bytes in hex. Raises DomainError."""
     from pydantic import ValidationError
 
+    from tfgrpo.model.settings import first_error
+
     hint = "the file must be TOML"
     try:
         content = path.read_bytes()
@@ -47,10 +49,3 @@ def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
         raise DomainInvalid(f"{path}: {first_error(error)}", hint=hint) from None
     except ValueError as error:
         raise DomainInvalid(f"{path}: {error}", hint=hint) from None
-
-
-def first_error(error: ValidationError) -> str:
-    """Returns the first thing that is wrong, in a line."""
-    first: Mapping[str, Any] = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")

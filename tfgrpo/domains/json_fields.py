@@ -29,12 +29,13 @@ from tfgrpo.data.cell_types import as_date
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import NoAnswer
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
-from tfgrpo.domains.domain_options import first_error, read_options
+from tfgrpo.domains.domain_options import read_options
 from tfgrpo.domains.exact import Normalisation
 from tfgrpo.domains.few_answers import CODES
 from tfgrpo.domains.json_reading import last_json, parse_json
 from tfgrpo.domains.mathematics.extract import without_unseen
 from tfgrpo.domains.mathematics.lists import matched
+from tfgrpo.model.settings import first_error
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library

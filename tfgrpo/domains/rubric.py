@@ -25,11 +25,12 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains import conversation
 from tfgrpo.domains.base import Context, Domain, DomainInvalid, Trajectory, Verdict, imported
 from tfgrpo.domains.conversation import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
-from tfgrpo.domains.domain_options import first_error, read_toml
+from tfgrpo.domains.domain_options import read_toml
 from tfgrpo.domains.json_reading import refuse_constant
 from tfgrpo.domains.judge import ask_question
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.settings import first_error
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import Permissions, of_predicates
 

@@ -15,28 +15,26 @@ import importlib.util
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 from tfgrpo.local.cache import check_weights
 from tfgrpo.local.model_list import LocalModelError
-from tfgrpo.store import atomic_write, child_processes
+from tfgrpo.store import child_processes
 from tfgrpo.store.errors import install_hint
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0
 _LOG_LINES = 8
-_ROOM = "tfgrpo-local-"
 
 
 def available_cpus() -> int:
@@ -56,16 +54,13 @@ def available_cpus() -> int:
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """How a local model is served: `n_parallel` requests at once, each in a context of `context`
-    tokens (prompt and answer together), by `threads` (the available CPUs) at `port` (any free one).
-    The engine's output goes to `log`, by default to a temporary file that stays where a start
-    failed. It has to be ready within `ready_timeout` seconds. `command` replaces the program
-    that is started. `sha256` is what the weights have to be."""
+    tokens (prompt and answer together), at `port` (any free one). It has to be ready within
+    `ready_timeout` seconds. `command` replaces the program that is started. `sha256` is what the
+    weights have to be."""
 
     n_parallel: int = 8
     context: int = 4096
-    threads: int | None = None
     port: int = 0
-    log: Path | None = None
     ready_timeout: float = 180.0
     command: Sequence[str] | None = None
     sha256: str | None = None
@@ -97,21 +92,18 @@ class LocalServer:
         self.model = model
         self.key = secrets.token_urlsafe(24)
         with ExitStack() as stack:
-            room = stack.enter_context(_room())
-            self.log = options.log or room / "engine.log"
-            self._named_log = options.log
+            self._log = stack.enter_context(tempfile.TemporaryFile())
             arguments: dict[str, object] = {
                 "--model": path,
                 "--alias": model,
                 "--port": options.port,
                 "--slots": options.n_parallel,
                 "--context": options.context,
-                "--threads": options.threads or available_cpus(),
+                "--threads": available_cpus(),
                 "--parent": os.getpid(),
-                "--room": room,
             }
             line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
-            self._process = _spawn(line, self.log)
+            self._process = _spawn(line, self._log)
             stack.callback(self._end)
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
@@ -169,36 +161,30 @@ class LocalServer:
         threading.Thread(target=_read_port, args=(stdout, announced), daemon=True).start()
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise self._died(wanted_port)
+            if (code := self._process.poll()) is not None:
+                ended = f"the server for {self.model} ended with code {code} before it was ready"
+                raise self._failed(ended, wanted_port)
             if announced and _healthy(announced[0]):
                 return announced[0]
             time.sleep(_POLL_SECONDS)
-        raise LocalModelError(
-            f"{self.model} was not ready after {timeout:.0f} s:\n{_tail(self.log)}",
-            hint=f"the full log is {self._name_log()}",
-        )
+        raise self._failed(f"{self.model} was not ready after {timeout:.0f} s")
 
-    def _died(self, wanted_port: int) -> LocalModelError:
-        if wanted_port and "couldn't bind" in _tail(self.log, lines=50):
+    def _failed(self, reason: str, wanted_port: int = 0) -> LocalModelError:
+        """The error of a start, whose log gets a name that stays."""
+        self._log.seek(0)
+        log = self._log.read()
+        lines = log.decode("utf-8", "replace").rstrip().splitlines()
+        if wanted_port and any("couldn't bind" in line for line in lines[-50:]):
             return LocalModelError(
                 f"port {wanted_port} is taken or not allowed",
                 hint="choose another port, or 0 for a free one",
             )
-        return LocalModelError(
-            f"the server for {self.model} ended with code {self._process.returncode} "
-            f"before it was ready:\n{_tail(self.log)}",
-            hint=f"the full log is {self._name_log()}",
-        )
-
-    def _name_log(self) -> Path:
-        """The log under a name that stays, for whoever is told of it."""
-        if self._named_log is None:
-            descriptor, name = tempfile.mkstemp(prefix=f"tfgrpo-{self.model}-", suffix=".log")
-            os.close(descriptor)
-            shutil.copyfile(self.log, name)
-            self._named_log = Path(name)
-        return self._named_log
+        with tempfile.NamedTemporaryFile(
+            prefix=f"tfgrpo-{self.model}-", suffix=".log", delete=False
+        ) as file:
+            file.write(log)
+        tail = "\n".join(lines[-_LOG_LINES:])
+        return LocalModelError(f"{reason}:\n{tail}", hint=f"the full log is {file.name}")
 
 
 def serve_forever(
@@ -219,33 +205,19 @@ def serve_forever(
             return 0
 
 
-@contextmanager
-def _room() -> Iterator[Path]:
-    """Makes a folder for a log and a socket. It goes with the block, and where that is killed with
-    the child or with the next model that is started."""
-    within = tempfile.gettempdir()
-    atomic_write.sweep(within, _ROOM, shutil.rmtree)
-    with atomic_write.held_folder(Path(within), _ROOM) as room:
-        try:
-            yield room
-        finally:
-            shutil.rmtree(room, ignore_errors=True)
-
-
-def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
+def _spawn(line: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     # Threads that spin while they wait ruin the throughput of a machine with other work.
     environment = {"OMP_WAIT_POLICY": "passive"} | child_processes.without_keys()
     try:
-        with log.open("wb") as output:
-            return child_processes.start(
-                line,
-                environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,  # out of reach of the terminal's Ctrl-C
-                creationflags=int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)),
-            )
+        return child_processes.start(
+            line,
+            environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # out of reach of the terminal's Ctrl-C
+            creationflags=int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)),
+        )
     except OSError as error:
         raise LocalModelError(f"cannot start the engine: {error}") from error
 
@@ -267,11 +239,3 @@ def _healthy(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _tail(log: Path, lines: int = _LOG_LINES) -> str:
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.rstrip().splitlines()[-lines:])

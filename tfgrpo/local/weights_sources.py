@@ -1,6 +1,6 @@
 """Where weights come from: the hub of models, or data packages through the user's own pip.
 
-The hub has one file over HTTP, resumed at the byte where it broke. It gets four seconds to take a
+The hub has one file over HTTP, resumed at the byte where it broke. It gets ten seconds to take a
 connection, so that a machine without one loses little time before the package index is asked. Once
 it has answered, a broken connection is taken up again by a Range request, and only several breaks
 in a row without a single new byte count as failure. `huggingface_hub` would not do it: its download
@@ -38,33 +38,11 @@ from tfgrpo.local.partial_download import Partial
 from tfgrpo.store import child_processes
 from tfgrpo.web_address import server_address
 
-CONNECT_SECONDS = 4.0
-READ_SECONDS = 30.0
+SILENCE_SECONDS = 10.0
+"""Seconds that the hub has for a connection, and for each next byte."""
 ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
-
-
-class _Http(http.client.HTTPConnection):
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(READ_SECONDS)
-
-
-class _Https(http.client.HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(READ_SECONDS)
-
-
-class _HttpHandler(urllib.request.HTTPHandler):
-    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Http, request)
-
-
-class _HttpsHandler(urllib.request.HTTPSHandler):
-    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Https, request)
 
 
 def address(model: LocalModel) -> str:
@@ -119,9 +97,8 @@ def _open(url: str, have: int) -> http.client.HTTPResponse:
     headers = {"User-Agent": "tfgrpo"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    opener = urllib.request.build_opener(_HttpHandler, _HttpsHandler)
     request = urllib.request.Request(url, headers=headers)
-    response: http.client.HTTPResponse = opener.open(request, timeout=CONNECT_SECONDS)
+    response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=SILENCE_SECONDS)
     return response
 
 

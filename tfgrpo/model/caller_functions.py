@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -273,86 +272,6 @@ def contained() -> Iterator[None]:
         raise _as_exception(error) from error
 
 
-_call: ContextVar[_Call | None] = ContextVar("tfgrpo call", default=None)
-"""The call of code of the caller's that is under way; tasks that it starts belong to it."""
-
-
-class _Call:
-    """A call of code of the caller's, in the task that awaits it."""
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._cancelled = task, task.cancelling()
-        self._error: BaseException | None = None
-        self._is_over = False
-
-    def stop(self, error: BaseException) -> bool:
-        """Ends the call, if it is not over, as a task of its raises that. Returns whether it is the
-        code's own doing: an interrupt while the call is being cancelled comes from outside."""
-        ours = self._cancelled + (self._error is not None and not self._is_over)
-        if isinstance(error, KeyboardInterrupt) and self._task.cancelling() > ours:
-            return False
-        if not self._is_over and self._error is None:
-            self._error = error
-            self._task.cancel()
-        return True
-
-    def end(self) -> None:
-        """Takes note that the call is over. Raises what ended it, unless it is being cancelled."""
-        self._is_over = True
-        if self._error is not None and self._task.uncancel() <= self._cancelled:
-            raise _as_exception(self._error) from self._error
-
-
-@contextmanager
-def contained_with_tasks() -> Iterator[None]:
-    """Has code of the caller's, and each task that it starts on the event loop, end nothing but
-    itself, as `contained` does. A task that would end the program ends the code that started it; if
-    that is over, nothing."""
-    loop = asyncio.get_running_loop()
-    factory = loop.get_task_factory()
-    if not isinstance(factory, _TaskFactory):
-        loop.set_task_factory(_TaskFactory(factory))
-    with contained():
-        call = _Call()
-        token = _call.set(call)
-        try:
-            yield
-        finally:
-            _call.reset(token)
-            call.end()
-
-
-class _TaskFactory:
-    """Makes an event loop's tasks as it did before; those that belong to a call are contained."""
-
-    def __init__(self, before: Callable[..., Any] | None) -> None:
-        self._make = before or _plain_task
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
-        context = more.get("context")
-        call = _call.get() if context is None else context.get(_call)
-        if call is None:
-            return self._make(loop, work, **more)
-        task = self._make(loop, _within(call, work), **more)
-        task.add_done_callback(lambda _: work.close())  # which was never begun, if that was not
-        return task
-
-
-def _plain_task(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
-    return asyncio.Task(work, loop=loop, **more)
-
-
-async def _within(call: _Call, work: Any) -> Any:
-    try:
-        return await work
-    except (SystemExit, KeyboardInterrupt) as error:
-        if not call.stop(error):
-            raise
-        raise _as_exception(error) from error
-
-
 def _as_exception(error: BaseException) -> Exception:
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
@@ -375,7 +294,7 @@ class Threads:
             limit = asyncio.timeout(seconds)
             try:
                 async with limit:
-                    with contained_with_tasks():
+                    with contained():
                         if on_loop:
                             return await function(*arguments)
                         value = await _in_thread(partial(function, *arguments))

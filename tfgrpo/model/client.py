@@ -52,8 +52,6 @@ LATE_TRIES = 2
 STALE = 0.25
 """Seconds after which a shared journal is looked into once more before a request goes out: another
 process may have the answer by now."""
-LOOKS = 3
-"""How often it is looked into at most, where that takes as long itself."""
 GRACE = 5.0
 """Seconds that calls in flight are given when a run stops: their answers are paid for."""
 
@@ -202,10 +200,6 @@ class Calls:
     def endpoint(self) -> Endpoint:
         """The endpoint that is asked; the first of several, which serve the same model."""
         return self.fleet.members[0].endpoint
-
-    @endpoint.setter
-    def endpoint(self, endpoint: Endpoint) -> None:
-        self.fleet.members[0].endpoint = endpoint
 
     async def ask(
         self, request: Request, *, call_path: CallPath = (), sample: int = 0
@@ -367,13 +361,12 @@ class Calls:
 
     def _look_again(self, call: _Attempts) -> None:
         """Raises _AnsweredElsewhere where another process has made a call that has waited long."""
-        for _ in range(LOOKS):
-            if not self._conditions.shared or time.monotonic() - call.looked <= STALE:
-                return
-            call.looked = time.monotonic()
-            there = self._runs.call(call.key)
-            if there is not None:
-                raise _AnsweredElsewhere(there)
+        if not self._conditions.shared or time.monotonic() - call.looked <= STALE:
+            return
+        call.looked = time.monotonic()
+        there = self._runs.call(call.key)
+        if there is not None:
+            raise _AnsweredElsewhere(there)
 
     def _widened(self, call: _Attempts) -> Request:
         """A call's request with room for the thinking that its model needs, within what fits."""

@@ -1,9 +1,8 @@
 """Several endpoints that serve one model: which of them a call goes to.
 
-Calls with the same prompt go to the same endpoint, so that what it has cached serves a whole group:
-rendezvous hashing by weight (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005). Where
-the loads of the first two are far apart, the less loaded one takes it, as in Ray Serve. A call that
-waits goes to an endpoint with nothing left to do.
+Calls with the same prompt go to the same endpoint, so that what it has cached serves a whole group
+(rendezvous hashing). Where the loads of the first two are far apart, the less loaded one takes it,
+as in Ray Serve. A call that waits goes to an endpoint with nothing left to do.
 
 One that has failed twice without an answer is left, and tried again with one call at a time after
 growing pauses. So is one that answers nothing for `SILENCE` seconds while another has answered
@@ -13,7 +12,6 @@ later requests. Only when none answers for as long as one alone would be given i
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfgrpo.costs.prices import Price, PriceInvalid
+from tfgrpo.costs.prices import Price
 from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
-from tfgrpo.model.rate_limits import Throttle, Turned
+from tfgrpo.model.rate_limits import Throttle, Turned, turn_of
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
 
@@ -36,8 +34,7 @@ SILENCE = 300.0
 """Seconds without any answer, while others give some, after which an endpoint is left."""
 AGAIN = 5
 """One that was left is given a part of that when it is tried again."""
-FIELDS = ("base_url", "api_key_env", "limit", "weight", "price", "model", "silence")
-MOST_IN_FLIGHT = 10_000
+OPTIONAL = "api_key_env, limit, weight, price = {prompt = 0.27, completion = 1.10}, model, silence"
 
 
 class EndpointsInvalid(TfgrpoError):
@@ -85,11 +82,11 @@ def listed_endpoints(
     for number, table in tables.items():
         where = f"[[endpoints]] {number}"
         try:
-            listed.append(_listed(where, dict(table), prices, model))
-        except (TypeError, ValueError) as error:
+            listed.append(_listed(table, prices, model))
+        except ValueError as error:
             raise EndpointsInvalid(
                 f"{where}: {error}",
-                hint='write base_url = "https://…/v1" and, where needed, ' + ", ".join(FIELDS[1:]),
+                hint=f'write base_url = "https://…/v1" and, where needed, {OPTIONAL}',
             ) from None
     addresses = [one.base_url for one in listed]
     for address in addresses:
@@ -98,45 +95,19 @@ def listed_endpoints(
     return tuple(listed)
 
 
-def _listed(
-    where: str, table: dict[str, Any], prices: Mapping[str, Any], model: str
-) -> ListedEndpoint:
-    from tfgrpo.model.settings import ModelSettings
+def _listed(table: Mapping[str, Any], prices: Mapping[str, Any], model: str) -> ListedEndpoint:
+    from pydantic import ValidationError
 
-    table = {str(name).replace("-", "_"): value for name, value in table.items()}
-    for name in table:
-        if name not in FIELDS:
-            raise ValueError(f"unknown setting {name!r}")
-    url, key, limit, weight, price, there, silence = (table.get(name) for name in FIELDS)
-    if not isinstance(url, str):
-        raise ValueError("base_url is missing")
-    try:  # the very rules of the address of a model
-        checked = ModelSettings(model="m", base_url=url, api_key_env=key)
-    except ValueError as error:
-        reason = str(error).partition("Value error, ")[2].partition(" [type=")[0]
-        raise ValueError(reason or "base_url or api_key_env is no text") from None
-    whole = isinstance(limit, int) and not isinstance(limit, bool)
-    if limit is not None and not (whole and 1 <= limit <= MOST_IN_FLIGHT):
-        raise ValueError(f"limit is a number of requests, 1 to {MOST_IN_FLIGHT:,}")
-    share = 1.0 if weight is None else float(weight)
-    if isinstance(weight, bool) or not 0 < share < math.inf:
-        raise ValueError("weight is a number above 0")
-    silent = SILENCE if silence is None else float(silence)
-    if isinstance(silence, bool) or not 0 < silent < math.inf:
-        raise ValueError("silence is a number of seconds above 0")
-    if there is not None and not (isinstance(there, str) and there):
-        raise ValueError("model is a name")
-    assert checked.base_url is not None
-    named, prices = there or model, dict(prices)
-    if price is not None:
-        prices[checked.base_url] = price
+    from tfgrpo.model.settings import EndpointTable, first_error
+
     try:
-        known = find_price(named, checked.base_url, prices)
-    except PriceInvalid:
-        if price is None:
-            raise
-        raise ValueError("price is written {prompt = 0.27, completion = 1.10}") from None
-    return ListedEndpoint(checked.base_url, key, limit, share, known, there, silent)
+        checked = EndpointTable(**{name.replace("-", "_"): value for name, value in table.items()})
+    except ValidationError as error:
+        raise ValueError(first_error(error)) from None
+    if checked.price is not None:
+        prices = {**prices, checked.base_url: checked.price}
+    price = find_price(checked.model or model, checked.base_url, prices)
+    return ListedEndpoint(**{**checked.model_dump(), "price": price})
 
 
 def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
@@ -302,7 +273,7 @@ class Fleet:
         fit = fit or [one for one in self.members if one.throttle.healthy and one is not avoid]
         if not fit:
             return min(self.members, key=lambda one: one.throttle.closed_until)
-        ranked = sorted(fit, key=lambda one: -_score(one, prompt))
+        ranked = sorted(fit, key=lambda one: turn_of(one.name, prompt, one.weight))
         first, second = ranked[0], ranked[min(1, len(ranked) - 1)]
         near = first.load <= FAR * second.load + SLACK and not first.load >= 1 > second.load
         return first if near else second
@@ -334,12 +305,6 @@ class Watch:
         """Looks no more."""
         if self._timer is not None:
             self._timer.cancel()
-
-
-def _score(member: Member, prompt: bytes) -> float:
-    """The weighted rendezvous score: the highest of all has the call."""
-    drawn = hashlib.sha256(member.name.encode() + b"\0" + prompt).digest()[:7]
-    return -member.weight / math.log((int.from_bytes(drawn, "big") + 1) / (2**56 + 1))
 
 
 def describe_endpoints(members: Sequence[Member]) -> str:

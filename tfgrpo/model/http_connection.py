@@ -62,12 +62,8 @@ class _WhenNeeded(ssl.SSLContext):
         return _loaded(*self._named).wrap_socket(*arguments, **named)
 
 
-def _loaded(file: str | None, folder: str | None) -> ssl.SSLContext:
-    return _load(file, folder, *map(_changed, (file, folder)))
-
-
 @lru_cache(maxsize=8)
-def _load(file: str | None, folder: str | None, *_: int) -> ssl.SSLContext:
+def _loaded(file: str | None, folder: str | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context()
         if file or folder:
@@ -78,13 +74,6 @@ def _load(file: str | None, folder: str | None, *_: int) -> ssl.SSLContext:
             hint="SSL_CERT_FILE is a PEM file of authorities",
         ) from None
     return context
-
-
-def _changed(path: str | None) -> int:
-    try:
-        return os.stat(path).st_mtime_ns if path else 0
-    except OSError:
-        return 0
 
 
 class ProxiesUnreadable(TfgrpoError):

@@ -17,6 +17,7 @@ the more of them fail.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import random
 import time
@@ -43,6 +44,14 @@ MEMORY = 0.05
 CHANCE = 1e-4
 """That a request is given up which would have been answered: the chance of as many failures."""
 RESUMPTION = "every answer is saved; run the same command to resume, or with a longer --patience"
+
+
+def turn_of(name: str, coin: bytes, weight: float) -> float:
+    """Where an endpoint of that name stands in the order of a coin, the lowest first: rendezvous
+    hashing (Thaler and Ravishankar 1998) by weight (Schindelhauer and Schomaker 2005)."""
+    drawn = hashlib.sha256(name.encode() + b"\0" + coin).digest()[:7]
+    chance = (int.from_bytes(drawn, "big") + 1) / (2**56 + 1)
+    return -math.log(chance) / weight if weight else math.inf
 
 
 LEFT = 1.0

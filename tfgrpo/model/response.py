@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.records import Json
@@ -69,6 +69,15 @@ class Tokens:
     completion: int = 0
     reasoning: int = 0
     estimated: bool = False
+
+
+class CountedTokens(NamedTuple):
+    """Tokens by the provider's count: in, of these from its cache, and out; None where it does not
+    say."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 async def read_body(response: Any) -> None:
@@ -182,24 +191,62 @@ def tool_calls_of(message: Mapping[str, Any]) -> Iterator[Json]:
             }
 
 
+PROMPT = "prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount"
+COMPLETION = "completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount"
+THOUGHTS = "thoughtsTokenCount"
+"""What the tokens are called in, out, and out beside those."""
+CACHED = (
+    *("cache_read_input_tokens", "cacheReadInputTokens", "cachedContentTokenCount"),
+    "prompt_cache_hit_tokens",
+)
+DETAILS = "prompt_tokens_details", "input_tokens_details"
+"""What those in that came from a cache are called (the last by DeepSeek), and where OpenAI has
+them."""
+BESIDE = (
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+    *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
+)
+"""Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
+
+
+def counted_tokens(usage: object) -> CountedTokens:
+    """The tokens that a usage tells of, in the words of any route."""
+    prompt, completion = _first_count(usage, *PROMPT), _first_count(usage, *COMPLETION)
+    details = next(filter(None, (field(usage, name) for name in DETAILS)), None)
+    cached = _first_count(details, "cached_tokens")
+    if cached is None:
+        cached = _first_count(usage, *CACHED)
+        if prompt is not None and field(usage, "prompt_tokens") is None:
+            prompt += sum(_first_count(usage, name) or 0 for name in BESIDE)
+    thoughts = _first_count(usage, THOUGHTS)
+    if thoughts is not None:
+        completion = thoughts + (completion or 0)
+    return CountedTokens(prompt, cached, completion)
+
+
+def _first_count(source: object, *names: str) -> int | None:
+    counts = (field(source, name) for name in names)
+    return next((one for one in counts if type(one) is int and 0 <= one <= MOST_TOKENS), None)
+
+
 def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> Tokens:
     """The tokens that a response says it took; where it says none, `prompt`, and what is counted in
     the answer and the thinking before it (`thought`)."""
     usage = field(response, "usage")
-    counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    counts = counted_tokens(usage)
     written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
-    missing = not counts[0] or (not counts[1] and bool(written))
-    prompts, completion = counts[0] or prompt, counts[1] or written
-    cached = _count(field(usage, "prompt_tokens_details"), "cached_tokens")
-    cached = cached or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's own name
-    reasoning = _count(field(usage, "completion_tokens_details"), "reasoning_tokens")
-    beyond = _count(usage, "total_tokens") - prompts - completion
+    missing = not counts.prompt_tokens or (not counts.completion_tokens and bool(written))
+    prompts, completion = counts.prompt_tokens or prompt, counts.completion_tokens or written
+    details = field(usage, "completion_tokens_details") or field(usage, "output_tokens_details")
+    reasoning = _first_count(details, "reasoning_tokens") or 0
+    beyond = (_first_count(usage, "total_tokens") or 0) - prompts - completion
     apart = beyond > 0 and reasoning in (0, beyond)  # as Gemini and Grok count their thinking
-    if apart and counts[0] and counts[1]:
+    if apart and counts.prompt_tokens and counts.completion_tokens:
         reasoning, completion = beyond, completion + beyond
     elif not reasoning and thought:
         reasoning = min(count_tokens(thought), completion)
-    return Tokens(prompts, min(cached, prompts), completion, reasoning, missing)
+    cached = min(counts.cached_tokens or 0, prompts)
+    return Tokens(prompts, cached, completion, reasoning, missing)
 
 
 def uncertainty_of(choice: object) -> float | None:
@@ -233,12 +280,6 @@ def first_choices_of(choice: object) -> tuple[tuple[str, float], ...]:
 def field(source: object, name: str) -> Any:
     """A field of what may be no object at all."""
     return source.get(name) if isinstance(source, dict) else None
-
-
-def _count(source: object, name: str) -> int:
-    value = field(source, name)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 < value <= MOST_TOKENS else 0
 
 
 def wait_of(headers: Mapping[str, str], text: str) -> float | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlunsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -20,6 +21,9 @@ from tfgrpo.model.http_connection import API_VERSION
 from tfgrpo.model.secrets import literal
 from tfgrpo.web_address import server_address
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
 FROM_ENVIRONMENT = "env:"
 """What a header's value begins with that is the name of an environment variable."""
@@ -32,6 +36,37 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OURS = frozenset({"messages", "model", "stream", "n", "tools", "response_format"})
 """Fields of a request that are what it asks, and no manner of asking."""
+
+
+def error_in_words(error: ErrorDetails) -> str:
+    """One of the errors that pydantic found, in a line, after the name of its field."""
+    where = ".".join(map(str, error["loc"]))
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, in a line."""
+    return error_in_words(error.errors()[0])
+
+
+def _address(url: str) -> str:
+    """A user name, password or query in an address could be a secret: it is not kept. The version
+    of Azure's interface is none."""
+    parts = server_address(url)
+    query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if parts.username or parts.password or query - {API_VERSION} or parts.fragment:
+        raise ValueError("an address with a password or a query would be kept in the store")
+    return urlunsplit(parts)
+
+
+def _key_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        raise ValueError("this takes the name of an environment variable, never the key")
+    return name
+
+
+Address = Annotated[str, AfterValidator(_address)]
+KeyVariable = Annotated[str, AfterValidator(_key_variable)]
 
 
 def are_settings(**values: object) -> bool:
@@ -62,15 +97,15 @@ class ModelSettings(BaseModel):
 
     model: str = DEFAULT_MODEL
     """local:NAME, or the name of a model at --base-url."""
-    base_url: str | None = None
+    base_url: Address | None = None
     """OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1."""
-    api_key_env: str | None = None
+    api_key_env: KeyVariable | None = None
     """Environment variable with the API key."""
     reflection_model: str | None = None
     """Reflection model, which reads attempts and judges; by default --model."""
-    reflection_base_url: str | None = None
+    reflection_base_url: Address | None = None
     """Base URL of the reflection model."""
-    reflection_api_key_env: str | None = None
+    reflection_api_key_env: KeyVariable | None = None
     """Environment variable with the reflection model's API key."""
     reasoning_effort: str | None = Field(default=None, min_length=1, max_length=40)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -137,22 +172,16 @@ class ModelSettings(BaseModel):
                 )
         return headers
 
-    @field_validator("base_url", "reflection_base_url")
-    @classmethod
-    def _without_secrets(cls, url: str | None) -> str | None:
-        """A user name, password or query in an address could be a secret: it is not kept. The
-        version of Azure's interface is none."""
-        if url is None:
-            return None
-        parts = server_address(url)
-        query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        if parts.username or parts.password or query - {API_VERSION} or parts.fragment:
-            raise ValueError("an address with a password or a query would be kept in the store")
-        return urlunsplit(parts)
 
-    @field_validator("api_key_env", "reflection_api_key_env")
-    @classmethod
-    def _a_name(cls, name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            raise ValueError("this takes the name of an environment variable, never the key")
-        return name
+class EndpointTable(BaseModel):
+    """What one of [[endpoints]] may say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    base_url: Address
+    api_key_env: KeyVariable | None = None
+    limit: int | None = Field(default=None, ge=1, le=10_000)
+    weight: float = Field(default=1.0, gt=0)
+    price: dict[str, float] | None = None
+    model: str | None = Field(default=None, min_length=1)
+    silence: float = Field(default=300.0, gt=0)

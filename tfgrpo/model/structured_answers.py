@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, Validati
 
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Request
+from tfgrpo.model.settings import error_in_words, first_error
 from tfgrpo.store.records import Json
 from tfgrpo.wording import without_middle
 
@@ -183,8 +184,7 @@ def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tupl
     try:
         return shape.model_validate(parse_json(text), context=text_check), ""
     except ValidationError as error:
-        first = error.errors()[0]
-        return None, _describe(first["loc"], first["msg"])
+        return None, first_error(error)
     except (ValueError, RecursionError) as error:
         return None, f"it is not JSON: {error}"[:300]
 
@@ -198,12 +198,6 @@ def parse_json(text: str) -> object:
         if fenced is None:
             raise
         return check_encodable(json.loads(fenced[1]))
-
-
-def _describe(location: tuple[int | str, ...], message: str) -> str:
-    where = ".".join(map(str, location))
-    message = message.removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
 
 
 def repair(
@@ -230,7 +224,7 @@ def salvage(
         for one in error.errors():
             match one["loc"]:
                 case (str(name), int(item), *_):
-                    wrong.setdefault((name, item), _describe(one["loc"], one["msg"]))
+                    wrong.setdefault((name, item), error_in_words(one))
                 case _:
                     return None, ()
     except (ValueError, RecursionError):

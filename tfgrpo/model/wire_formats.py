@@ -158,10 +158,10 @@ class ChatWords:
     def take(self, part: bytes) -> None:
         """Takes the next part of the stream, which may end in the middle of an event."""
         whole, mark, self._rest = (self._rest + part).replace(b"\r\n", b"\n").rpartition(b"\n\n")
-        message = _chat_stream(list(events_of(whole + mark)))["choices"][0]["message"]
-        if not message["content"]:
+        text = streamed_text(whole + mark).decode("utf-8", "surrogatepass")
+        if not text:
             return
-        self._words += message["content"]
+        self._words += text
         words = secrets.scrub(self._words, *self._hidden)
         starts = (n for one in self._hidden for n in range(1, len(one)) if words.endswith(one[:n]))
         self._tell(words[: len(words) - max(starts, default=0)])
@@ -228,18 +228,8 @@ def _of_response(response: Json) -> Json:
                 function = {"name": item.get("name"), "arguments": item.get("input")}
                 calls.append({"id": item.get("call_id"), "function": function})
     reason = field(response.get("incomplete_details"), "reason")
-    usage = response.get("usage") or {}
-    details = usage.get("output_tokens_details") or {}
-    return _completion(
-        (text, thought, calls),
-        STOPS.get(reason or "", reason) or ("tool_calls" if calls else "stop"),
-        {
-            "prompt_tokens": usage.get("input_tokens"),
-            "completion_tokens": usage.get("output_tokens"),
-            "prompt_tokens_details": usage.get("input_tokens_details"),
-            "completion_tokens_details": details,
-        },
-    )
+    ended = STOPS.get(reason or "", reason) or ("tool_calls" if calls else "stop")
+    return _completion((text, thought, calls), ended, response.get("usage"))
 
 
 def _of_message(message: Json) -> Json:
@@ -254,21 +244,12 @@ def _of_message(message: Json) -> Json:
                 given = block.get("partial_json") or json.dumps(block.get("input") or {})
                 function = {"name": block.get("name"), "arguments": given}
                 calls.append({"id": block.get("id"), "function": function})
-    usage, reason = message.get("usage") or {}, message.get("stop_reason") or "stop"
-    read, written = (usage.get(f"cache_{n}_input_tokens") or 0 for n in ("read", "creation"))
-    counted = usage.get("input_tokens")
-    return _completion(
-        (text, thought, calls),
-        "tool_calls" if reason == "tool_use" else STOPS.get(reason, reason),
-        {
-            "prompt_tokens": None if counted is None else counted + read + written,
-            "completion_tokens": usage.get("output_tokens"),
-            "prompt_tokens_details": {"cached_tokens": read},
-        },
-    )
+    reason = message.get("stop_reason") or "stop"
+    ended = "tool_calls" if reason == "tool_use" else STOPS.get(reason, reason)
+    return _completion((text, thought, calls), ended, message.get("usage"))
 
 
-def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: Json) -> Json:
+def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: object) -> Json:
     text, thought, calls = parts
     message = {"role": "assistant", "content": text, "reasoning_content": thought}
     if calls:
@@ -285,6 +266,8 @@ def words(content: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+OUTPUT = "response.output_text.delta"
+"""Events of a response that bring its text; others bring thoughts, or the words for tools."""
 BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
 LINE_END = re.compile(r"\r\n|\n|\r")
 UNENDED = "the stream ended before its answer did"
@@ -374,6 +357,41 @@ def events_of(stream: bytes | bytearray) -> Iterator[Event]:
             if data or name:
                 yield Event(name, "\n".join(data))
             name, data = "", []
+
+
+def streamed_text(stream: bytes | bytearray) -> bytes:
+    """Returns the text that the events of a stream bring piece by piece, of any route: that of the
+    answer, without what a model thinks or calls tools with."""
+    pieces: list[str] = []
+    for one in events_of(stream):
+        event = one.json()
+        if not isinstance(event, dict):
+            continue
+        deltas = [one.get("delta") for one in _firsts(event, "choices")]
+        for candidate in _firsts(event, "candidates"):
+            content = candidate.get("content")
+            parts = content.get("parts") if isinstance(content, dict) else None
+            for part in parts if isinstance(parts, list) else ():
+                if isinstance(part, dict) and not part.get("thought"):
+                    deltas.append(part.get("text"))
+        if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
+            deltas.append(event.get("delta"))
+        for delta in deltas:
+            if isinstance(delta, dict):
+                delta = delta.get("content", delta.get("text"))
+            if isinstance(delta, str):
+                pieces.append(delta)
+    return "".join(pieces).encode("utf-8", "surrogatepass")
+
+
+def _firsts(event: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """What an event brings for the first of the answers under a name, whatever stands there."""
+    listed = event.get(name)
+    return [
+        one
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and one.get("index") in (None, 0)
+    ]
 
 
 def stream_failure(stream: bytes | bytearray, *, whole: bool = True) -> Refusal | None:

@@ -9,6 +9,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.web_address import server_address
 
 TIMEOUT = 5.0
+NO_HEADERS: Mapping[str, str] = {}
 WEBHOOK = "TFGRPO_WEBHOOK"
 """The variable with the address that is told: nobody sees it in a list of processes."""
 
@@ -26,16 +27,24 @@ def checked_webhook(url: str) -> str:
 def post_webhook(url: str, event: Mapping[str, object]) -> str | None:
     """Tells an address of an event; returns why that failed, None where it did not. The address
     itself, which is often a secret, is not in it."""
+    return post_json(url, json.dumps(event).encode())
+
+
+def post_json(url: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> str | None:
+    """Sends JSON to an address; returns why that failed, None where it did not. Neither the address
+    nor a header, which may be secrets, is in it."""
     from http.client import HTTPException
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 
-    request = Request(url, json.dumps(event).encode(), {"Content-Type": "application/json"})
     try:
+        request = Request(url, body, {**headers, "Content-Type": "application/json"})
         with urlopen(request, timeout=TIMEOUT):
             pass  # what it answers is not read: it may take for ever
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError) as error:
         return str(getattr(error, "reason", error))
-    except HTTPException as error:  # what answers is no HTTP; its words may have the address
-        return type(error).__name__
+    except ValueError:  # its words may have a secret
+        return "HTTP cannot send the address or a header"
+    except HTTPException as error:  # its words may have the address
+        return f"what answers is no HTTP ({type(error).__name__})"
     return None

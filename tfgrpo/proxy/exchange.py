@@ -21,9 +21,8 @@ from tfgrpo.proxy.http_message import (
     pause,
 )
 from tfgrpo.proxy.library_choice import UnknownLibrary
-from tfgrpo.proxy.provider_connection import Asker, UpstreamConnection
+from tfgrpo.proxy.provider_connection import UpstreamConnection
 from tfgrpo.proxy.recorded_call import CUT, Call
-from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.proxy.whole_answer import UNREAD, WholeAnswer
 from tfgrpo.proxy.withheld_keys import KeyFilter
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
@@ -33,7 +32,6 @@ from tfgrpo.rendering.request_placement import (
     conversation,
     metadata,
     named_by,
-    opening,
     place_of,
     question,
     subject,
@@ -53,7 +51,7 @@ FAILED = "this failed in the proxy; its log has the traceback"
 ENDING = "the proxy was told to end, and the answer took longer than it waits"
 
 
-class Exchange(Asker):
+class Exchange:
     """A request under way."""
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
@@ -100,11 +98,6 @@ class Exchange(Asker):
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal), refusal.after)
             return
-        except Undecided as undecided:
-            assert body is not None
-            work = self._decide(undecided.asking, body)
-            self._connecting = asyncio.get_running_loop().create_task(work)
-            return
         except Exception:
             self._fail()
             return
@@ -130,18 +123,9 @@ class Exchange(Asker):
         request, upstream = self.request, self.upstream
         if body is None:
             self._wire = request_head(request, upstream, None, chunked=request.chunked)
-        elif request.known is not None:
-            self._wire = request.known.wire(upstream, len(body))
         else:
             length = len(body) if request.has_body or body else None
             self._wire = request_head(request, upstream, length)
-
-    async def _decide(self, asking: Asking, body: bytes) -> None:
-        """Waits until the subject's kind is known, or can be known to be the default's."""
-        await self.proxy.kinds.ask(asking)
-        self._connecting = None
-        if not self._over:
-            self.start(body)
 
     def feed(self, data: bytes) -> None:
         """Sends a piece of a body on."""
@@ -190,11 +174,7 @@ class Exchange(Asker):
             call.metadata = metadata(members, self.proxy.settings.tags)
         if self.proxy.keeps_words(call):
             call.keep(plain)
-        name, model, classifier = self.proxy.chooser.named(request.index, members)
-        if classifier is not None:
-            words, headers = opening(members), request.index
-            asking = Asking(classifier, who, words, headers, self.upstream, request.api)
-            name = self.proxy.kinds.library(asking, name)
+        name, model = self.proxy.chooser.named(request.index, members)
         try:
             source = self.proxy.chooser.source(name)
         except UnknownLibrary as error:
@@ -293,6 +273,7 @@ class Exchange(Asker):
         self._out.append(answer_head(status, reason, lines, chunked=chunked, closing=closing))
 
     def body(self, data: bytes) -> None:
+        """A piece of its body is here."""
         self.call.tap(data)
         if self._answer is not None:
             self._answer.add(data)
@@ -308,11 +289,13 @@ class Exchange(Asker):
             self._out.append(data)
 
     def flush(self) -> None:
+        """All that arrived at once has been told."""
         if self._out:
             self.client.write(b"".join(self._out))
             self._out = []
 
     def ended(self) -> None:
+        """The answer is whole. The connection may be used again."""
         if self._filter is not None:
             self._go_on(self._filter.rest())
         if self._answer is not None:
@@ -329,6 +312,8 @@ class Exchange(Asker):
         self.client.finished(self.request)
 
     def failed(self, why: str, *, untouched: bool) -> None:
+        """The connection broke. `untouched`: it had been kept open, and closed in good order
+        before anything of an answer came. The request may have been read all the same."""
         self._connection = None
         if self._over:
             return
@@ -340,6 +325,7 @@ class Exchange(Asker):
             self._refuse(502, f"{self.upstream}: {why}")
 
     def hold(self, paused: bool) -> None:
+        """The provider takes no more of the request for the moment, or does so again."""
         self.client.hold(paused)
 
     # what the client does:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.model.secrets import LONG
 from tfgrpo.store.activity.key_ledger import PREFIX
@@ -41,7 +42,6 @@ PACKINGS = (b"gzip", b"deflate")
 READABLE = frozenset({*PACKINGS, b"identity"})
 own_key = re.compile(rb"(?<![\w-])%b[\w-]{40,}" % PREFIX.encode()).search
 """A key of the proxy's own, wherever it stands."""
-_zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
 _FATES = {
     **dict.fromkeys({*HOP, b"expect"}, DROP),
     b"host": HOST,
@@ -60,52 +60,34 @@ MOST_NAMES = 1000
 """Names of headers that are remembered: there are few, and each comes with every request."""
 
 
-class HeaderName:
-    """What there is to know of a header by its name."""
+class HeaderName(NamedTuple):
+    """What there is to know of a header by its name: the name in small letters, whether a request
+    with it twice is refused, and what becomes of it in a request and in an answer."""
 
-    __slots__ = ("fate", "lower", "part", "single")
-
-    def __init__(self, name: bytes) -> None:
-        self.lower = lower = name.lower()
-        ours = lower.startswith(OURS)
-        self.single = ours or lower in _SINGLE
-        """Whether a request with it twice is refused."""
-        self.fate = DROP if ours else _FATES.get(lower, FORWARD)
-        self.part = HOPS if ours else _PARTS.get(lower, PLAIN)
+    lower: bytes
+    single: bool
+    fate: int
+    part: int
 
 
-NAMES: dict[bytes, HeaderName] = {}
-"""Those that came so far."""
-
-
+@lru_cache(MOST_NAMES)
 def header_name(name: bytes) -> HeaderName:
     """Returns what there is to know of a header."""
-    known = NAMES.get(name)
-    if known is None:
-        known = HeaderName(name)
-        if len(NAMES) < MOST_NAMES:
-            NAMES[name] = known
-    return known
+    lower = name.lower()
+    if lower.startswith(OURS):
+        return HeaderName(lower, True, DROP, HOPS)
+    fate, part = _FATES.get(lower, FORWARD), _PARTS.get(lower, PLAIN)
+    return HeaderName(lower, lower in _SINGLE, fate, part)
 
 
 def readable_codings(accepted: bytes) -> bytes:
     """Returns the value of Accept-Encoding without the codings that cannot be read here: what an
     answer says of its tokens and in words would be lost on the record."""
     codings = [one.strip() for one in accepted.split(b",")]
-    refused = [one for one in codings if _refused(one)]
-    readable = [one for one in codings if one not in refused and _named(one) in READABLE]
-    if len(refused) + len(readable) == len(codings):
+    readable = [one for one in codings if one.partition(b";")[0].strip().lower() in READABLE]
+    if len(readable) == len(codings):
         return accepted
-    return b", ".join([*readable, *refused]) if readable else b"identity"
-
-
-def _named(coding: bytes) -> bytes:
-    return coding.partition(b";")[0].strip().lower()
-
-
-def _refused(coding: bytes) -> bool:
-    """Returns whether a coding has the weight 0 (RFC 9110, section 12.4.2): it is not wanted."""
-    return _zero(coding.partition(b";")[2].strip()) is not None
+    return b", ".join(readable) or b"identity"
 
 
 def named_by(connection: bytes | None) -> frozenset[bytes]:
@@ -115,60 +97,43 @@ def named_by(connection: bytes | None) -> frozenset[bytes]:
     return frozenset(token.strip().lower() for token in connection.split(b","))
 
 
-def head_around(
-    request: Request, upstream: Upstream, *, chunked: bool = False
-) -> tuple[bytes, bytes]:
-    """Returns the head of a request as it goes on, what stands before the digits of the body's
-    length and what stands behind them: all of the caller's headers, but for those that are about
-    the connection or for the proxy. Without a length, what stands before is empty. A caller with a
-    virtual key gets an answer that is read on its way, and so none that is packed."""
+def request_head(
+    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
+) -> bytes:
+    """Returns the head of a request as it goes on: all of the caller's headers, but for those that
+    are about the connection or for the proxy. The body has that length, or, with None, the one that
+    it came with, if any. A caller with a virtual key gets an answer that is read on its way, and so
+    none that is packed."""
     index = request.index
     dropped = named_by(index.get(b"connection"))
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
-    authority = upstream.authority
-    before, virtual = b"", virtual_key(sent_key(index))
+    authority = upstream.authority.encode()
+    virtual = virtual_key(sent_key(index))
     if virtual:
         dropped |= CREDENTIALS | EXTENSIONS
         if upstream.key:
             pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
-        known = NAMES.get(name) or header_name(name)
-        fate = known.fate
-        if fate in (FORWARD, CODINGS):
-            if dropped and known.lower in dropped:
-                continue
-            if fate == CODINGS:
-                value = b"identity" if virtual else readable_codings(value)
-        elif fate == HOST:
-            value = authority.encode()
-        elif fate == DROP or chunked:
+        lower, _, fate, _ = header_name(name)
+        if fate == DROP or (fate == LENGTH and chunked):
             continue
-        else:
-            before = b"".join((*pieces, name, b": "))
-            pieces = [b"\r\n"]
+        if fate == HOST:
+            value = authority
+        elif fate == LENGTH:
+            value = b"%d" % (int(value) if length is None else length)
+        elif lower in dropped:
             continue
+        elif fate == CODINGS:
+            value = b"identity" if virtual else readable_codings(value)
         pieces += (name, b": ", value, b"\r\n")
     if chunked:
         pieces.append(b"Transfer-Encoding: chunked\r\n")
     if b"host" not in index:
-        pieces.append(b"Host: %b\r\n" % authority.encode())
+        pieces.append(b"Host: %b\r\n" % authority)
+    if length is not None and b"content-length" not in index:
+        pieces.append(b"Content-Length: %d\r\n" % length)
     pieces.append(b"\r\n")
-    return before, b"".join(pieces)
-
-
-def request_head(
-    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
-) -> bytes:
-    """Returns the head of a request as it goes on, with a body of that length, or, with None, with
-    the length that it came with, if any."""
-    before, after = head_around(request, upstream, chunked=chunked)
-    if before:  # the caller named a length
-        shown = request.length if length is None else length
-        assert shown is not None
-        return b"%b%d%b" % (before, shown, after)
-    if length is not None:
-        return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
-    return after
+    return b"".join(pieces)
 
 
 def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
@@ -202,7 +167,7 @@ def answer_headers(headers: Headers) -> tuple[list[bytes], bytes, bool]:
     packing, dropped, lines = b"", named_by(None), list[bytes]()
     sized = chunked = False
     for name, value in headers:
-        part = (NAMES.get(name) or header_name(name)).part
+        part = header_name(name).part
         if part == SIZE:
             sized = True
         elif part == PACKING:

@@ -90,8 +90,6 @@ class Desk:
 
     def admit(self, call: Call, request: Request) -> None:
         """Takes a request's key, as far as its head says what it asks for. Raises BadRequest."""
-        if call.key is not None:
-            return  # it was taken already: its kind was asked for meanwhile
         key = self._key(request.index)
         if key is None:
             if self._settings.require_key:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tfgrpo.domains.prompt_library import LiveLibrary, PromptLibrary
-from tfgrpo.proxy.proxy_settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
+from tfgrpo.proxy.proxy_settings import LOOPBACK, LibraryChoice, ProxySettings, Rule
 from tfgrpo.proxy.running_experiments import Arms, RunningExperiment
 from tfgrpo.rendering.request_placement import Addition, Members, addition
 from tfgrpo.rendering.retrieve import Part, is_whole, relevant
@@ -118,7 +118,8 @@ class Chooser:
         self._home = ""
         if settings.default != NONE:
             self._home = self._parse(settings.default)[0]
-        for name in (*settings.libraries, settings.default, *ruled(settings.rules)):
+        ruled = (rule.library for rule in settings.rules)
+        for name in (*settings.libraries, settings.default, *ruled):
             self.source(name)
         self._fixed = len(self.sources)
         self._opening = False
@@ -128,11 +129,9 @@ class Chooser:
         """The libraries that the settings name, without what requests named beside them."""
         return dict(islice(self.sources.items(), self._fixed))
 
-    def named(
-        self, headers: Mapping[bytes, bytes], members: Members
-    ) -> tuple[str, str | None, Classifier | None]:
-        """Returns what names the library of a request, the model's name without the library where
-        that named it, and what decides by the subject's kind, that library being its default."""
+    def named(self, headers: Mapping[bytes, bytes], members: Members) -> tuple[str, str | None]:
+        """Returns what names the library of a request, and the model's name without the library
+        where that named it."""
         header, name, rest = headers.get(HEADER), "", None
         model = members["model"].value if "model" in members else None
         if isinstance(model, str):
@@ -141,15 +140,11 @@ class Chooser:
             if at and after and library in self._choices:
                 name, rest = before, after
         if header:
-            return header.decode("latin-1").strip(), rest, None
+            return header.decode("latin-1").strip(), rest
         if name:
-            return name, rest, None
-        for rule in self._rules:
-            if rule.classifier is not None:
-                return self._default, None, rule.classifier
-            if fits(rule, headers, members):
-                return rule.library, None, None
-        return self._default, None, None
+            return name, rest
+        fitting = (rule.library for rule in self._rules if fits(rule, headers, members))
+        return next(fitting, self._default), None
 
     def source(self, name: str) -> Source | None:
         """Returns the library of a name; None for `none`. Raises UnknownLibrary or StoreError."""
@@ -187,14 +182,6 @@ class Chooser:
         """Closes the stores."""
         for source in self.sources.values():
             source.live.close()
-
-
-def ruled(rules: Sequence[Rule]) -> list[str]:
-    """Returns the libraries that rules name."""
-    named: list[str] = []
-    for rule in rules:
-        named += rule.classifier.libraries.values() if rule.classifier else [rule.library]
-    return named
 
 
 def fits(rule: Rule, headers: Mapping[bytes, bytes], members: Members) -> bool:

@@ -7,12 +7,15 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import httptools
 
 from tfgrpo.proxy.http_message import Headers
 from tfgrpo.proxy.proxy_settings import OutboundProxy, Upstream
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.exchange import Exchange
 
 Each = TypeVar("Each", bound=asyncio.Protocol)
 IDLE = 30.0
@@ -27,29 +30,6 @@ SIZES = frozenset(map(len, SIZED))
 """The headers that say where an answer ends, and their lengths, which rule most others out."""
 
 
-class Asker:
-    """Who made a request, and hears what comes of it."""
-
-    def answered(self, status: int, reason: bytes, headers: Headers) -> None:
-        """The head of the answer is here."""
-
-    def body(self, data: bytes) -> None:
-        """A piece of its body is here."""
-
-    def flush(self) -> None:
-        """All that arrived at once has been told, and there is more to come."""
-
-    def ended(self) -> None:
-        """The answer is whole. The connection may be used again."""
-
-    def failed(self, why: str, *, untouched: bool) -> None:
-        """The connection broke. `untouched`: it had been kept open, and closed in good order
-        before anything of an answer came. The request may have been read all the same."""
-
-    def hold(self, paused: bool) -> None:
-        """The provider takes no more of the request for the moment, or does so again."""
-
-
 class UpstreamConnection(asyncio.Protocol):
     """One connection to a provider: one request at a time."""
 
@@ -57,13 +37,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool = pool
         self._upstream = upstream
         self.transport: asyncio.Transport | None = None
-        self.asker: Asker | None = None
+        self.asker: Exchange | None = None
         self.idle_since = 0.0
         self.is_sent = True
         self._used = 0
         self._parser = httptools.HttpResponseParser(self)
 
-    def ask(self, asker: Asker, head: bytes, body: bytes, *, headless: bool = False) -> None:
+    def ask(self, asker: Exchange, head: bytes, body: bytes, *, headless: bool = False) -> None:
         """Sends a request, or the beginning of one: `is_sent` says whether that is all of it, as
         the next request would be read as what is missing. `headless`: no body follows the
         answer."""

@@ -3,26 +3,23 @@
 Each provider has the gate of training's client (`model/rate_limits.py`): a limit halves what is in
 flight, a Retry-After closes it, for a minute at most, one that does not answer is tried with one
 request at a time. The order of providers is drawn by their weights from whom a request is for
-(rendezvous hashing, Thaler and Ravishankar 1998; weighted as by Schindelhauer and Schomaker 2005):
-a conversation stays with one, whose cache knows it, and goes on to the same next one where that
-fails.
+(rendezvous hashing): a conversation stays with one, whose cache knows it, and goes on to the same
+next one where that fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from tfgrpo.model.endpoint import Transient
-from tfgrpo.model.rate_limits import Throttle
+from tfgrpo.model.rate_limits import Throttle, turn_of
 from tfgrpo.model.response import wait_of
 from tfgrpo.model.retried_errors import LIMITS, TRANSIENT
 from tfgrpo.proxy.exchange import Exchange, packed, unpacked
 from tfgrpo.proxy.http_message import BadRequest, Headers, Request
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited, escaped
-from tfgrpo.store.canonical import digest
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.client_connection import ClientConnection
@@ -42,14 +39,6 @@ class Member:
     def __init__(self, provider: Provider, most: int) -> None:
         self.provider = provider
         self.throttle = Throttle(most, alone=False)
-
-    def rank(self, coin: str) -> float:
-        """Returns where it stands in the order of whom a request is for; the lowest is first."""
-        if not self.provider.weight:
-            return math.inf
-        name = self.provider.upstream.name
-        drawn = int.from_bytes(digest(["tfgrpo.proxy.route", coin, name])[:7])
-        return -math.log((drawn + 1) / (256**7 + 1)) / self.provider.weight
 
     def troubled(self, entered: float, trouble: Transient) -> None:
         """Takes note of a request that failed. After a pause that was cut short, one request at a
@@ -73,7 +62,12 @@ class Router:
         serving = [one for one in of_api if one.provider.serves(model)]
         if not serving:
             raise BadRequest(404, f"no provider here has the model {model}")
-        return sorted(serving, key=lambda member: member.rank(coin))
+        who = coin.encode(errors="surrogatepass")
+
+        def turn(member: Member) -> float:
+            return turn_of(member.provider.upstream.name, who, member.provider.weight)
+
+        return sorted(serving, key=turn)
 
 
 class RoutedExchange(Exchange):

@@ -24,7 +24,6 @@ from tfgrpo.proxy.proxy_settings import (
     KEYS,
     URLS,
     VARIABLES,
-    Classifier,
     LibraryChoice,
     Limits,
     Provider,
@@ -94,35 +93,17 @@ def read_file(path: Path, given: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
 
 
 def withheld_beside(folder: Path, more: Sequence[str] = ()) -> Finder:
-    """Returns what the proxy's file of a folder takes out of words, and `more` expressions, for
-    those that reach a file by another way than the proxy. That is the file in it, or else the
-    nearest above it that serves a library of it. Raises SettingsError."""
-    path = folder / FILE
-    tables = _tables(path) if path.is_file() else _serving(folder.resolve())
-    settings = _withheld(tables)
-    return Finder((*more, *settings.get("redact", ())), settings.get("personal"))
-
-
-def _serving(folder: Path) -> dict[str, Any]:
-    """Returns the tables of the nearest file above a folder that names it as a library's store;
-    none where there is none. Raises SettingsError."""
-    for parent in folder.parents:
-        path = parent / FILE
-        if not path.is_file():
-            continue
-        tables = _tables(path)
-        libraries = tables.get("libraries")
-        listed = libraries.values() if isinstance(libraries, dict) else ()
-        stores = (one.get("store") for one in listed if isinstance(one, dict))
-        if any(isinstance(one, str) and folder in _homes(parent / one) for one in stores):
-            return tables
-    return {}
-
-
-def _homes(store: Path) -> tuple[Path, ...]:
-    """Returns what may be the folder of a store that is named by its folder or its file."""
-    there = store.resolve()
-    return there, there.parent, there.parent.parent
+    """Returns what the proxy's files in a folder and above it take out of words, and `more`
+    expressions, for those that reach a file by another way than the proxy. Raises SettingsError."""
+    redact, personal = list(more), list[str]()
+    is_personal = False
+    for place in (folder, *folder.resolve().parents):
+        if (path := place / FILE).is_file():
+            withheld = _withheld(_tables(path))
+            redact += withheld.get("redact", ())
+            personal += withheld.get("personal", ())
+            is_personal |= "personal" in withheld
+    return Finder(tuple(redact), personal if is_personal else None)
 
 
 def _tables(path: Path) -> dict[str, Any]:
@@ -220,8 +201,6 @@ def _library(folder: Path, name: str, table: Mapping[str, Any]) -> LibraryChoice
 
 
 def _rule(table: Mapping[str, Any]) -> Rule:
-    if "classify" in table:
-        return Rule("", classifier=_classifier(**table))
     matches = re.compile(table["matches"]) if "matches" in table else None
     rule = Rule(**{**table, "matches": matches})
     if (rule.header is None) == (rule.field is None):
@@ -229,17 +208,3 @@ def _rule(table: Mapping[str, Any]) -> Rule:
     if (rule.equals is None) == (rule.matches is None):
         raise SettingsError("a rule has equals or matches", hint='equals = "enterprise"')
     return rule
-
-
-def _classifier(
-    classify: str, model: str, libraries: Mapping[str, str], seconds: float = 2.0
-) -> Classifier:
-    if not (isinstance(classify, str) and classify.strip() and isinstance(model, str) and model):
-        raise SettingsError("classify is a prompt for a model", hint='model = "gpt-5-nano"')
-    if len(libraries) < 2 or not all(isinstance(one, str) for one in libraries.values()):
-        raise SettingsError(
-            "a classifier tells kinds apart", hint='libraries = { company = "sales", … }'
-        )
-    if not all(label.strip() for label in libraries) or not 0 < float(seconds) <= 60:
-        raise SettingsError("a classifier has labels, and seconds above 0 and up to 60", hint="2")
-    return Classifier(classify, model, dict(libraries), float(seconds))

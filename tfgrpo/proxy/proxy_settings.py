@@ -120,28 +120,15 @@ class LibraryChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Classifier:
-    """A small prompt that says of which kind a subject is: what decides, which model is asked,
-    label → library, and how many seconds a request may wait for it."""
-
-    prompt: str
-    model: str
-    libraries: Mapping[str, str]
-    seconds: float = 2.0
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """Which library a request gets whose header or field has a value: the same, or one that a
-    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`. A
-    rule with a `classifier` fits every request, and that names the library."""
+    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`."""
 
     library: str
     header: str | None = None
     field: str | None = None
     equals: str | None = None
     matches: re.Pattern[str] | None = None
-    classifier: Classifier | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import mmap
 import os
 import select
 import signal
@@ -30,7 +29,8 @@ from glob import glob
 from marshal import loads
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.proxy.recorded_call import LENGTH, RECORDED, SeenCall, Tokens
+from tfgrpo.model.response import CountedTokens
+from tfgrpo.proxy.recorded_call import LENGTH, RECORDED, SeenCall
 from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import Finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -61,8 +61,6 @@ WAITING, MOST = 5000, 16 << 20
 """Bytes that wait here, others in the pipe; and calls too while the file cannot be written: later
 ones are lost, and counted."""
 PIECE = 256 << 10
-NICE = 10
-"""By how much requests come first (nice(1)) where there are too few processors for both."""
 SIZE = 8
 """Bytes of a count."""
 UNREADABLE = (
@@ -124,12 +122,12 @@ class RecordWriter:
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
         os.set_blocking(pipe, False)
-        ended = caught_up = False
+        ended = False
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
-        self._write(last=False)  # which counts what was lost before
+        self._write()  # which counts what was lost before
         while not ended or (self._waiting and not self._trouble):
-            patience = PAUSE if self._trouble else 1.0 if self._telemetry is not None else PRUNE
+            patience = PAUSE if self._trouble else PRUNE
             idle = self._trouble or not self._waiting
             if idle and select.select([pipe], [], [], patience)[0]:
                 for _ in range(SLICES):  # so that one batch has what comes meanwhile
@@ -137,10 +135,7 @@ class RecordWriter:
                         break
                     self._read(pipe)
             ended = self._read(pipe) or ended
-            self._write(last=ended and len(self._waiting) <= BATCH)
-            if not caught_up and not self._waiting:
-                caught_up = True  # before that, what comes is lost where the worker is killed
-                os.nice(NICE)
+            self._write()
         if self._spending is not None:
             self._spending.close()
         if self._telemetry is not None:
@@ -178,7 +173,7 @@ class RecordWriter:
             del buffer[:at]
         return False
 
-    def _write(self, *, last: bool) -> None:
+    def _write(self) -> None:
         """Writes what waits, deletes what is too old, and tells the collector."""
         settings = self._settings
         rows: list[CallRecord] = []
@@ -222,9 +217,7 @@ class RecordWriter:
         del self._waiting[: len(batch)]
         self._bytes -= sum(self._sizes.popleft() for _ in batch)
         if self._telemetry is not None:
-            if rows:
-                self._telemetry.send_calls(rows)
-            self._telemetry.send_metrics(now=last)
+            self._telemetry.send_calls(rows)
 
     def _unrecorded(self, calls: list[SeenCall], traffic: Traffic) -> list[SeenCall]:
         """Returns those, the first that wait, that are not on record. Raises StoreError."""
@@ -261,7 +254,7 @@ class RecordWriter:
             row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             if row.prompt_tokens is not None:  # known already: the call asked no model
-                tokens = Tokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+                tokens = CountedTokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
             status, error = call.outcome()
             if call.keys not in finders:
                 finder = self._patterns.beside(call.keys)
@@ -362,11 +355,8 @@ class Counter:
 
     def __init__(self, path: str) -> None:
         self._file = _locked(path)
-        self._file.write(bytes(SIZE))
-        self._file.flush()
-        self._map = mmap.mmap(self._file.fileno(), SIZE)
-        self._cell = memoryview(self._map).cast("Q")
         self._value = 0
+        self._write()
 
     @property
     def descriptor(self) -> int:
@@ -375,12 +365,14 @@ class Counter:
 
     def increase(self) -> None:
         """Counts one more."""
-        self._cell[0] = self._value = self._value + 1
+        self._value += 1
+        self._write()
+
+    def _write(self) -> None:
+        os.pwrite(self.descriptor, self._value.to_bytes(SIZE, sys.byteorder), 0)
 
     def close(self) -> None:
         """Lets go of the file, which stays."""
-        self._cell.release()
-        self._map.close()
         self._file.close()
 
 

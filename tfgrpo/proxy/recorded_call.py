@@ -13,11 +13,17 @@ import zlib
 from contextlib import suppress
 from json.decoder import JSONDecoder
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.model.response import MARK
+from tfgrpo.model.response import MARK, CountedTokens, counted_tokens
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
-from tfgrpo.model.wire_formats import end_of_events, events_of, is_framed, is_stream, stream_failure
+from tfgrpo.model.wire_formats import (
+    end_of_events,
+    is_framed,
+    is_stream,
+    stream_failure,
+    streamed_text,
+)
 from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key, sent_keys
 
 if TYPE_CHECKING:
@@ -29,8 +35,6 @@ if TYPE_CHECKING:
 
 RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
-OUTPUT = "response.output_text.delta"
-"""Events of a response that bring its text; others bring thoughts, or the words for tools."""
 USAGE = b'"usage'
 """What the key begins with that tokens stand under: `usage`, or Gemini's `usageMetadata`."""
 UNPACKED = 16 << 20
@@ -39,17 +43,6 @@ TOO_LONG = b"too long"
 """The packing of an answer of which too little was kept to unpack it."""
 CUT = 599
 """The status on record where the provider broke off in an answer that was begun."""
-Doubt: TypeAlias = int
-CERTAIN, WHOLE, ENDS = 0, 1, 2
-"""Whether an answer under status 200 may be none: it is one; it may be none, and `pieces` are all
-of it; it may be none, and they are its beginning and its end."""
-GOOD_END = (
-    rb'"(?i:stop|length|tool_calls|function_call|content_filter|eos|end_turn|max_tokens|tool_use'
-    rb'|stop_sequence|refusal|pause_turn)"'
-)
-_other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
-_good_end = re.compile(rb'eason"\s*:\s*' + GOOD_END).match
-_null_end = re.compile(rb'_reason"\s*:\s*null\b').search
 _end = re.compile(rb'"(?:finish|stop)(?:_r|R)eason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
 _traceparent = re.compile(
     rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
@@ -63,20 +56,6 @@ _continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
 _object = re.compile(rb'"usage(?:Metadata)?"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
 
-PROMPT = "prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount"
-COMPLETION = "completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount"
-THOUGHTS = ("thoughtsTokenCount",)
-"""What the tokens are called in, out, and out beside those."""
-CACHED = "cache_read_input_tokens", "cacheReadInputTokens", "cachedContentTokenCount"
-DETAILS = "prompt_tokens_details", "input_tokens_details"
-"""What those in that came from a cache are called, and where OpenAI has them."""
-BESIDE = (
-    *("cache_read_input_tokens", "cache_creation_input_tokens"),
-    *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
-)
-"""Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
-MOST_TOKENS = 1 << 60
-"""Below which a number of tokens is: a file can hold a sum of them."""
 BEGINNING = 4 << 10
 ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
@@ -97,19 +76,12 @@ def message(data: bytes) -> bytes:
     return len(data).to_bytes(LENGTH, "little") + data
 
 
-class Tokens(NamedTuple):
-    """Tokens by the provider's count: in, of these from its cache, and out."""
-
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
 class SeenCall(NamedTuple):
     """A call that is over: its record as it was seen, and what the rest of it is read from. `key`
     is the caller's, which no file ever holds; `pieces` are the parts of the answer that may say its
     tokens, `request` and `response` the words, None where they are not kept; with `cut` the answer
-    has more of them. `keys` are those that were sent, which an answer may quote."""
+    has more of them. `asks` is whether it may have asked a model. `keys` are those that were sent,
+    which an answer may quote."""
 
     record: CallRecord
     experiences: tuple[str, ...] | None
@@ -119,7 +91,7 @@ class SeenCall(NamedTuple):
     request: bytes | None
     response: bytes | None
     cut: bool
-    doubt: Doubt
+    asks: bool
     traceparent: bytes | None
     labels: bytes | None
     metadata: tuple[tuple[str, str], ...]
@@ -148,8 +120,9 @@ class SeenCall(NamedTuple):
         200 the status that it stands for, else `CUT`. Of the provider's words nothing is told but
         the name of the error, for they may quote the request."""
         status, error = self.record.status, self.record.error
-        pieces = None if self.doubt == CERTAIN or error is not None else self._unpacked()
-        failure = None if pieces is None else _failure(pieces, whole=self.doubt == WHOLE)
+        may_fail = status == 200 and self.asks and error is None and self.packing != TOO_LONG
+        pieces = self._unpacked() if may_fail else None
+        failure = None if pieces is None else _failure(pieces)
         if failure is None:
             return status, error
         name = next((f": {one}" for one in (failure.code, failure.type) if _name(one)), "")
@@ -165,18 +138,18 @@ class SeenCall(NamedTuple):
         content, whole = inflate(self.pieces[0], UNPACKED)
         return (content,) if whole else None
 
-    def tokens(self) -> tuple[Tokens, str | None]:
+    def tokens(self) -> tuple[CountedTokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
         pieces = self.pieces
         if self.packing == TOO_LONG:
-            return Tokens(), "the answer is not read: it is too long for one that is packed"
+            return CountedTokens(), "the answer is not read: it is too long for one that is packed"
         if self.packing and any(pieces):
             name = self.packing.decode("latin-1")
             if self.packing not in PACKINGS:
-                return Tokens(), f"the answer is not read: it came packed as {name}"
+                return CountedTokens(), f"the answer is not read: it came packed as {name}"
             unpacked = self._unpacked()
             if unpacked is None:
-                return Tokens(), f"the answer is not read: it is not {name}, as it says"
+                return CountedTokens(), f"the answer is not read: it is not {name}, as it says"
             pieces = unpacked
         total: dict[str, Any] = {}
         for piece in pieces:
@@ -195,7 +168,7 @@ class SeenCall(NamedTuple):
                 for key, value in usage.items():
                     if value is not None:
                         total[key] = value
-        return _tokens(total), None
+        return counted_tokens(total), None
 
     def answer(self) -> tuple[bytes, bool, bool]:
         """The answer's words, where they are kept: its body, or of a stream the text; whether they
@@ -224,63 +197,10 @@ def inflate(packed: bytes, most: int) -> tuple[bytes, bool | None]:
         return b"", None
 
 
-def streamed_text(stream: bytes | bytearray) -> bytes:
-    """Returns the text that the events of a stream bring piece by piece, of any route: that of the
-    answer, without what a model thinks or calls tools with."""
-    pieces: list[str] = []
-    for one in events_of(stream):
-        event = one.json()
-        if not isinstance(event, dict):
-            continue
-        deltas = [one.get("delta") for one in _firsts(event, "choices")]
-        for candidate in _firsts(event, "candidates"):
-            content = candidate.get("content")
-            parts = content.get("parts") if isinstance(content, dict) else None
-            for part in parts if isinstance(parts, list) else ():
-                if isinstance(part, dict) and not part.get("thought"):
-                    deltas.append(part.get("text"))
-        if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
-            deltas.append(event.get("delta"))
-        for delta in deltas:
-            if isinstance(delta, dict):
-                delta = delta.get("content", delta.get("text"))
-            if isinstance(delta, str):
-                pieces.append(delta)
-    return "".join(pieces).encode("utf-8", "surrogatepass")
-
-
-ANSWERED = (b'"choices"', b'"content"', b'"output"', b'"candidates"', b'"data"')
-"""What the routes have an answer under."""
-
-
-def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
-    """Returns whether an answer under status 200 may be none. This is looked for in every answer,
-    and so is quick: what it passes is read by `_failure`."""
-    if any(
-        word in piece for word in (b"error", b"failed", b"cancel") for piece in (beginning, ending)
-    ):
-        return True
-    if _other_end(ending) is not None:
-        return True
-    if is_stream(beginning):
-        if b":exception-type" in ending:
-            return True
-        at = ending.rfind(b'eason"')  # that of stop_reason, finish_reason or finishReason
-        if at >= 0:
-            return _good_end(ending, at) is None
-        return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
-    start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
-    if start in (b"", b"<") or (start == b"{" and end != b"}"):
-        return True
-    if start == b"{" and not any(name in beginning for name in ANSWERED):
-        return True
-    return _null_end(ending) is not None
-
-
-def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
+def _failure(pieces: tuple[bytes, ...]) -> Refusal | None:
     """Returns what is wrong with an answer of which these are the parts, the only one or its
     beginning and its end; None for an answer."""
-    first, last = pieces[0], pieces[-1]
+    first, last, whole = pieces[0], pieces[-1], len(pieces) == 1
     if is_stream(first):  # an event that is cut in two is no JSON, and passed over
         return stream_failure(last if whole else first + b"\n\n" + last, whole=whole)
     content = first.removeprefix(MARK).strip()
@@ -297,41 +217,10 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
         return failure_in({"choices": [{"finish_reason": reason}]})
     try:
         body = json.loads(content)
-    except (ValueError, RecursionError):
-        return Refusal(0, "the answer is cut off")
+    except (ValueError, RecursionError):  # it may be several lines of JSON
+        return None if content[-1:] in (b"}", b"]") else Refusal(0, "the answer is cut off")
     events = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
     return next(filter(None, map(failure_in, events)), None)
-
-
-def _firsts(event: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """What an event brings for the first of the answers under a name, whatever stands there."""
-    listed = event.get(name)
-    return [
-        one
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict) and one.get("index") in (None, 0)
-    ]
-
-
-def _tokens(usage: dict[str, Any]) -> Tokens:
-    """Returns the tokens of a usage in the words of any route."""
-    cached, prompt = None, _first_number(usage, *PROMPT)
-    for key in DETAILS:
-        if isinstance(usage.get(key), dict):
-            cached = _first_number(usage[key], "cached_tokens")
-    if cached is None:
-        cached = _first_number(usage, *CACHED)
-        if prompt is not None:
-            prompt += sum(_first_number(usage, key) or 0 for key in BESIDE)
-    completion, thoughts = _first_number(usage, *COMPLETION), _first_number(usage, *THOUGHTS)
-    if thoughts is not None:
-        completion = thoughts + (completion or 0)
-    return Tokens(prompt, cached, completion)
-
-
-def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
-    numbers = (usage.get(key) for key in keys)
-    return next((one for one in numbers if type(one) is int and 0 <= one < MOST_TOKENS), None)
 
 
 class Call:
@@ -429,9 +318,9 @@ class Call:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
         four bytes, and the call in the bytes of `marshal`. `own_keys` are those of providers."""
         began, first = self.began, self.first
-        index, doubt = self.request.index, self._doubt()
+        index, method = self.request.index, self.request.method
         name, version, digest, experiences, _, trouble, _, arm = self.chosen or (None,) * 8
-        tokens = (0, 0, 0) if self.request.method in READS else (None, None, None)
+        tokens = (0, 0, 0) if method in READS else (None, None, None)
         record = (
             *(self.id, self.time, "", name, version, digest, None, self.subject, arm, self.model),
             *(self.path, self.status, int(self.streamed), *tokens),
@@ -447,29 +336,16 @@ class Call:
                 experiences,
                 sent_key(index),
                 self.packing,
-                self._pieces(doubt),
-                *(self.asked, self._words(), self._cut, doubt),
+                self._pieces(),
+                *(self.asked, self._words(), self._cut, method == b"POST"),
                 *(index.get(TRACE), index.get(TAGS), self.metadata),
                 (*own_keys, *sent_keys(self.request)),
             )
         )
         return message(seen)
 
-    def _doubt(self) -> Doubt:
-        """Returns whether the answer may be none, though its status is 200."""
-        if self.status != 200 or self.request.method != b"POST" or self.packing == TOO_LONG:
-            return CERTAIN
-        beginning, ending = self._beginning, self._ending
-        if not self.packing and not doubtful(beginning, ending):
-            return CERTAIN
-        return WHOLE if self.packing or ending.startswith(beginning) else ENDS
-
-    def _pieces(self, doubt: Doubt) -> tuple[bytes, ...]:
-        """Returns the answer, or its beginning and its end; where it is one for certain, what of
-        them may say its tokens. A packed one has to be whole."""
+    def _pieces(self) -> tuple[bytes, ...]:
+        """Returns the answer, or its beginning and its end. A packed one has to be whole."""
         beginning, ending = self._beginning, bytes(self._ending)
         whole = self.packing or ending.startswith(beginning)
-        ends = (ending,) if whole else (beginning, ending)
-        if self.packing or doubt != CERTAIN:
-            return ends
-        return tuple(one[max(0, at - 1) :] for one in ends if (at := one.find(USAGE)) >= 0)
+        return (ending,) if whole else (beginning, ending)

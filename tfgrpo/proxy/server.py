@@ -22,7 +22,6 @@ from tfgrpo.proxy.proxy_settings import LOOPBACK, ProxySettings, listening
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.running_experiments import Decider
-from tfgrpo.proxy.subject_kinds import Kinds
 from tfgrpo.proxy.telemetry import AccessLog
 from tfgrpo.proxy.withheld_keys import WithheldKeys
 from tfgrpo.proxy.withheld_words import Finder
@@ -61,7 +60,6 @@ class Proxy:
         self.chooser = Chooser(settings)
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
-        self.kinds = Kinds(self.pool)
         self.upstreams = settings.upstreams
         self.own_keys: tuple[bytes, ...] = ()
         """The keys of providers, also of those before a reload: calls with them may go on."""
@@ -160,7 +158,6 @@ class Proxy:
             self._sweeping.cancel()
         for connection in list(self.connections):
             connection.end()
-        self.kinds.close()
         self.pool.sweep(everything=True)
         await asyncio.sleep(0)
         for recorder in set(self.recorders.values()):

@@ -1,8 +1,8 @@
 """What other tools read of calls: OpenTelemetry, Prometheus at `/metrics`, a file of JSON lines.
 
-To OpenTelemetry go a span for each call, an event for each feedback, and histograms of how long
-calls took and of their tokens, as OTLP over HTTP. The names are those of the GenAI conventions (all
-still "Development", schema gen-ai-dev/1.42), and stand here alone. The library is the prompt:
+To OpenTelemetry go a span for each call and an event for each feedback, as OTLP over HTTP. The
+names are those of the GenAI conventions (all still "Development", schema gen-ai-dev/1.42), and
+stand here alone. The library is the prompt:
 `gen_ai.prompt.name` is its name and `gen_ai.prompt.version` the digest of its version, valid in
 every clone. Spans carry no words. They are sent as JSON, which every collector takes, from the
 process that records calls: no SDK is needed, and a collector that is slow or gone delays no call.
@@ -17,17 +17,17 @@ name, a path, a revision) is a label only as long as there are few: after that i
 from __future__ import annotations
 
 import json
-import math
 import os
 import queue
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tfgrpo.production.webhook import post_json
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of, route_of
 from tfgrpo.store.activity.traffic import (
@@ -57,20 +57,10 @@ EVALUATION = "gen_ai.evaluation.result"
 SCORE = "gen_ai.evaluation.score.value"
 SCORE_LABEL = "gen_ai.evaluation.score.label"
 EXPLANATION = "gen_ai.evaluation.explanation"
-DURATION = "gen_ai.client.operation.duration"
-TOKEN_USAGE = "gen_ai.client.token.usage"
-METRICS = {
-    DURATION: ("s", [0.01 * 2**n for n in range(14)]),
-    TOKEN_USAGE: ("{token}", [4.0**n for n in range(14)]),
-}
-"""Units, and the upper bounds of buckets that the conventions advise."""
-TIMEOUT = 5.0
 WAITING, LEAVE = 64, 6.0
 """Messages that wait for a collector at most, and seconds that it has for them at the end."""
-METRICS_PAUSE = 10.0
-"""Seconds between two messages with metrics: each says what has been added since the last."""
-CLIENT, FAILED, DELTA = 3, 2, 1
-"""A span's kind and its status, and sums since the last message, by OTLP's numbers."""
+CLIENT, FAILED = 3, 2
+"""A span's kind and its status, by OTLP's numbers."""
 OPERATIONS = {
     **dict.fromkeys(("/messages", "/chat/completions", "/responses"), "chat"),
     **dict.fromkeys(("/converse", "/converse-stream"), "chat"),
@@ -123,9 +113,6 @@ class Telemetry:
         self._trouble = False
         self._outbox: queue.Queue[tuple[str, bytes] | None] = queue.Queue(WAITING)
         self._thread: Thread | None = None
-        self._values: dict[tuple[str, tuple[Any, ...]], list[float]] = defaultdict(list)
-        self._since = time.time_ns()
-        self._metrics_at = time.monotonic() + METRICS_PAUSE
 
     @classmethod
     def of_environment(cls, warn: Callable[[str], object]) -> Telemetry | None:
@@ -134,59 +121,11 @@ class Telemetry:
         return cls(endpoint, warn) if endpoint else None
 
     def send_calls(self, calls: Iterable[CallRecord]) -> None:
-        """Sends a span for each call, and counts them in the metrics."""
-        spans = []
-        for call in calls:
-            # where the caller's own span is not kept, its trace would be torn
-            if call.trace is None or int(call.trace[-2:], 16) & 1:
-                spans.append(span(call))
-            self._count(call)
+        """Sends a span for each call, but where the caller's own span is not kept: its trace would
+        be torn."""
+        spans = [span(call) for call in calls if call.trace is None or int(call.trace[-2:], 16) & 1]
         if spans:
             self._send("traces", "Spans", {"spans": spans})
-
-    def _count(self, call: CallRecord) -> None:
-        common = tuple(_common(call).items())
-        failed = ((ERROR, str(call.status)),) if _failed(call) else ()
-        self._values[DURATION, (*common, *failed)].append(call.latency / 1e6)
-        for kind, tokens in (("input", call.prompt_tokens), ("output", call.completion_tokens)):
-            if tokens is not None:
-                self._values[TOKEN_USAGE, (*common, ("gen_ai.token.type", kind))].append(tokens)
-
-    def send_metrics(self, *, now: bool = False) -> None:
-        """Sends what was counted since the last time, where that is long enough ago, or `now`."""
-        if not self._values or not (now or time.monotonic() >= self._metrics_at):
-            return
-        since, self._since = self._since, time.time_ns()
-        self._metrics_at = time.monotonic() + METRICS_PAUSE
-        # Counts are numbers and not strings of digits: receivers have to take both, and some drop a
-        # histogram that has the latter.
-        points: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (metric, attributes), values in self._values.items():
-            bounds = METRICS[metric][1]
-            buckets = [0] * (len(bounds) + 1)
-            for value in values:
-                buckets[bisect_left(bounds, value)] += 1
-            points[metric].append(
-                {
-                    "attributes": _attributes(dict(attributes)),
-                    "startTimeUnixNano": str(since),
-                    "timeUnixNano": str(self._since),
-                    "count": len(values),
-                    "sum": math.fsum(values),
-                    "bucketCounts": buckets,
-                    "explicitBounds": bounds,
-                }
-            )
-        self._values.clear()
-        metrics = [
-            {
-                "name": metric,
-                "unit": METRICS[metric][0],
-                "histogram": {"aggregationTemporality": DELTA, "dataPoints": of_metric},
-            }
-            for metric, of_metric in points.items()
-        ]
-        self._send("metrics", "Metrics", {"metrics": metrics})
 
     def send_feedback(self, feedback: Feedback, call: CallRecord) -> None:
         """Sends an event for feedback, in the trace of its call."""
@@ -226,26 +165,14 @@ class Telemetry:
             self._complain("the collector is too slow")
 
     def _work(self) -> None:
-        from http.client import HTTPException
-        from urllib.error import URLError
-        from urllib.request import Request, urlopen
-
-        headers = {**_pairs("OTEL_EXPORTER_OTLP_HEADERS"), "Content-Type": "application/json"}
+        headers = _pairs("OTEL_EXPORTER_OTLP_HEADERS")
         while (message := self._outbox.get()) is not None:
             path, body = message
-            try:
-                request = Request(f"{self._endpoint}/v1/{path}", body, headers)
-                with urlopen(request, timeout=TIMEOUT):
-                    self._trouble = False
-            except (URLError, OSError) as error:
-                self._complain(error)
-            except ValueError:  # its words may have a header or the address, and so a secret
-                self._complain(
-                    "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_HEADERS has what HTTP "
-                    "cannot send"
-                )
-            except HTTPException as error:  # as the port for gRPC answers
-                self._complain(f"what answers is no HTTP ({type(error).__name__})")
+            why = post_json(f"{self._endpoint}/v1/{path}", body, headers)
+            if why is not None:
+                self._complain(f"{why} (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS)")
+            else:
+                self._trouble = False
 
     def _complain(self, why: object) -> None:
         if not self._trouble:

@@ -29,15 +29,10 @@ Ready: TypeAlias = Callable[[int], None]
 Read: TypeAlias = Callable[[], ProxySettings]
 """Is told the port as soon as requests are taken; reads the settings anew. Raises TfgrpoError."""
 SWITCH = 0.0001
-"""Seconds after which the thread that records calls lets the loop go on: Python's own 5 ms would be
-seen in every hundredth answer."""
+"""Seconds after which a thread beside the loop lets it go on: Python's own 5 ms would be seen in
+every hundredth answer."""
 COLLECT = 20_000
 """Objects after which reference cycles are looked for: a request makes none."""
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-FREED_MEMORY = {M_TRIM_THRESHOLD: 32 << 20, M_TOP_PAD: 4 << 20, M_MMAP_THRESHOLD: 8 << 20}
-"""What the C library does with freed memory (mallopt(3)), in bytes: it keeps some. Otherwise it
-hands the few copies of a body of a megabyte back to the system, and a page fault for every 4 kB of
-the next one takes longer than all that the proxy does with it."""
 
 
 def run(settings: ProxySettings, workers: int, ready: Ready, read: Read | None = None) -> None:
@@ -65,22 +60,11 @@ def allow_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def keep_freed_memory() -> None:
-    """Has this process keep the memory of bodies for the next ones, where its C library can."""
-    import ctypes
-
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in FREED_MEMORY.items():
-            mallopt(option, value)
-
-
 def _work(
     settings: ProxySettings, listener: socket, ready: Ready, read: Read | None, supervisor: int
 ) -> None:
     async def serve() -> None:
         proxy = Proxy(settings)
-        keep_freed_memory()
         sys.setswitchinterval(SWITCH)
         gc.freeze()
         gc.set_threshold(COLLECT, 20, 20)

@@ -202,10 +202,6 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
                 f"serves the library {plain(name)} from {plain(outside)}, outside of this folder"
             )
             needed.append(Permission(f"libraries.{name}", outside, words))
-    rules = settings.get("rules")
-    for number, rule in enumerate(rules if isinstance(rules, list) else ()):
-        words = "asks {} about each conversation once, with applications' keys"
-        need(f"rules.{number}.model", _table(rule).get("model"), words)
     return Permissions(path.parent, path.name, tuple(needed), path)
 
 
