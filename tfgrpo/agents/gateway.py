@@ -15,14 +15,10 @@ agent that holds this loop up hears that it does.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-import select
-import sys
-import termios
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping
@@ -69,9 +65,6 @@ FINAL = "x-should-retry"
 """The header that tells clients not to try again: that was done here."""
 HELD_UP = 30.0
 """Seconds without a turn of the run's event loop after which a client hears that it is held up."""
-INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
-LOOK = 0.001
-"""Seconds between two looks at whether the system of a client has taken what it was sent."""
 T = TypeVar("T")
 
 
@@ -88,36 +81,14 @@ class Client:
     """Who sent a request, and whether it `was_answered`. What becomes of its connection is known on
     the gateway's thread alone, and the run's event loop may have an answer before that is."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, modern: bool
-    ) -> None:
-        self._reader, self._writer, self._modern = reader, writer, modern
-        self.was_answered = self._is_refused = False
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.was_answered = False
 
     @property
     def is_gone(self) -> bool:
         """Whether its connection is seen to have ended."""
-        return self._is_refused or self._writer.is_closing()
-
-    async def look(self) -> None:
-        """Sees whether one that sends no more still waits for its answer (RFC 9112, section 9.6).
-        It is sent what can be sent before an answer: its system takes that, or refuses it. To
-        HTTP/1.0 nothing can be, and it is taken for gone."""
-        if not self._reader.at_eof() or self.is_gone:
-            return
-        if not self._modern:
-            self._is_refused = True
-            return
-        self._writer.write(INTERIM)
-        number = self._writer.get_extra_info("socket").fileno()
-        poll = select.poll()
-        poll.register(number, 0)
-        while not self.is_gone:
-            waits = _not_taken(number)
-            self._is_refused = bool(poll.poll(0))
-            if not waits:
-                return
-            await asyncio.sleep(LOOK)
+        return self._reader.at_eof() or self._writer.is_closing()
 
 
 @dataclass(eq=False, slots=True)
@@ -186,8 +157,6 @@ class Gateway:
         )
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self._clients: set[Client] = set()
-        """Those that wait for an answer."""
         self._port = 0
 
     async def start(self) -> None:
@@ -257,13 +226,8 @@ class Gateway:
             else:
                 if request is None:
                     return
-                client = Client(reader, writer, modern=request.http_version >= b"1.1")
-                self._clients.add(client)
-                try:
-                    reply = await self._reply(request, body, client)
-                    await client.look()
-                finally:
-                    self._clients.discard(client)
+                client = Client(reader, writer)
+                reply = await self._reply(request, body, client)
                 client.was_answered = not client.is_gone
             is_head = request is not None and request.method == b"HEAD"
             await _send(http, writer, reply, is_head=is_head)
@@ -283,7 +247,6 @@ class Gateway:
                 "in an `async` function, or make it a plain function"
             )
             return _refused(500, why, final=True)
-        await asyncio.gather(*(one.look() for one in self._clients if one is not client))
         try:
             return await _on(self._run_loop, self._answer(request, body, client))
         except Exception as error:  # a client that hears nothing would ask again
@@ -403,14 +366,6 @@ def _instructions(body: Json) -> str:
 async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Returns what comes of work on another thread's event loop."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-def _not_taken(number: int) -> int:
-    """Returns how many bytes the other system has not taken yet; 0 where this one cannot tell."""
-    try:
-        return int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-    except OSError:  # some systems tell it of terminals alone
-        return 0
 
 
 async def _read(
