@@ -16,7 +16,7 @@ from tfgrpo import domains, interchange
 from tfgrpo.data import problems, readers
 from tfgrpo.evaluation.verifier_cases import read_cases
 from tfgrpo.improvement.exchange_files import read_exchanges
-from tfgrpo.interchange import reference_attempts, reference_config
+from tfgrpo.interchange import reference_config
 from tfgrpo.store import Store
 from tfgrpo.store.errors import TfgrpoError
 
@@ -41,11 +41,6 @@ def read_problems(path: Path, _: Store) -> None:
     problems.load(path)
 
 
-def read_attempts(path: Path, store: Store) -> None:
-    name = f"r{len(store.runs.all())}"
-    reference_attempts.import_attempts(store, path.parent, path, name)
-
-
 def read_config(path: Path, _: Store) -> None:
     tomllib.loads(reference_config.translated(path).toml)
 
@@ -60,7 +55,6 @@ READERS: dict[str, tuple[Reader, str]] = {
     "problems": (read_problems, "problems.jsonl"),
     "cases": (see_cases, "cases.jsonl"),
     "whole file": (read_problems, "problems.json"),
-    "attempts": (read_attempts, "rollout.jsonl"),
     "configuration": (read_config, "practice.yaml"),
 }
 
