@@ -113,7 +113,7 @@ class Reading:
         """Lists lines that become nothing, by their numbers."""
         rows = self.lines[first - self.start : last - self.start + 1]
         text = next((t for t in rows if WORD.search(t) and not markdown.FENCE.match(t.strip())), "")
-        self.skipped.append(Skipped(first, last, what, " ".join(text.split())[:60]))
+        self.skipped.append(Skipped.at(first, what, text)._replace(last=last))
 
     def head(self, heading: Heading) -> None:
         """Goes on under a heading: those of its level and below end here."""

@@ -4,14 +4,18 @@ blocks of Letta's agents (`.af`), memories of mem0 and OpenMemory. The rest is l
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfgrpo.interchange import markdown_blocks
-from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.format_types import (
+    Content,
+    Format,
+    Item,
+    Skipped,
+    SourceFile,
+    short_values,
+)
 from tfgrpo.store.damaged_values import listed, objects
-
-SHORT = 200
 
 
 class Texts:
@@ -24,43 +28,33 @@ class Texts:
 
     def page(self, text: str, key: str, evidence: Mapping[str, object]) -> None:
         """Reads a text as Markdown; `key` is what it is called in the file."""
-        at = self._line(key)
+        at = self._source.key_lines.get(key)
         page = markdown_blocks.read(text.replace("\r", "").split("\n"), name=str(self._source.path))
         for item in page.items:
             merged = {**evidence, **(item.evidence or {})}
-            self.items.append(item._replace(evidence=merged, line=at or None))
+            self.items.append(item._replace(evidence=merged, line=at))
         for part in page.skipped:
-            self.skipped.append(Skipped(at, at, f"{part.what} in {key}", part.text))
+            self.skipped.append(Skipped.at(at, f"{part.what} in {key}", part.text))
 
     def skip(self, key: str, what: str, text: str = "") -> None:
         """Lists a part of the file that becomes nothing."""
-        at = self._line(key)
-        self.skipped.append(Skipped(at, at, what, " ".join(text.split())[:60]))
+        self.skipped.append(Skipped.at(self._source.key_lines.get(key), what, text))
 
-    def skip_rest(self, value: Mapping[str, object], known: Iterable[str], what: str = "") -> None:
+    def skip_rest(self, value: Mapping[str, object], known: Iterable[str], what: str) -> None:
         """Lists the fields of an object, other than those `known`, that hold anything."""
         for key in value.keys() - set(known):
             held = value[key]
-            if held in (None, "", [], {}, False):
-                continue
-            count = f", {len(held)} entries" if isinstance(held, list | dict) else ""
-            self.skip(key, f"{what or 'a field'} that is no experience{count}", key)
+            if held not in (None, "", [], {}, False):
+                count = f", {len(held)} entries" if isinstance(held, list | dict) else ""
+                self.skip(key, f"{what} that is no experience{count}", key)
 
-    def _line(self, key: str) -> int:
-        return self._source.key_lines.get(key, 0)
-
-
-def short(row: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """The fields of these that are short texts or numbers."""
-    return {
-        key: value
-        for key in keys
-        if isinstance(value := row.get(key), str | int | float) and len(str(value)) <= SHORT
-    }
+    @property
+    def content(self) -> Content:
+        """All of it."""
+        return Content(self.items, skipped=self.skipped)
 
 
-SIGNATURES = ("signature", "signature_instructions", "extended_signature")
-OF_PREDICTOR = (*SIGNATURES, "demos", "train", "traces", "lm")
+SIGNATURES = ("signature", "extended_signature")
 
 
 def _predictors(value: object, path: str = "") -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -82,22 +76,14 @@ def _read_dspy(source: SourceFile) -> Content:
     texts = Texts(source)
     for name, state in _predictors(source.json):
         key = name.rpartition(".")[2]
-        for kind in SIGNATURES[::2]:
-            signature = state.get(kind)
-            if not isinstance(signature, dict):
-                continue
-            instructions = signature.get("instructions")
-            if isinstance(instructions, str):
-                texts.page(instructions, key, {"predictor": name})
-            fields = signature.get("fields")
-            if isinstance(fields, list) and fields:
-                texts.skip(key, f"the {len(fields)} fields of {name}'s signature")
-        for kind in ("demos", "train", "traces"):
-            held = state.get(kind)
-            if isinstance(held, list) and held:
-                texts.skip(key, f"{len(held)} {kind} of {name}")
-        texts.skip_rest(state, OF_PREDICTOR, f"a part of {name}")
-    return Content(texts.items, skipped=texts.skipped)
+        for signature in filter(None, map(state.get, SIGNATURES)):
+            if isinstance(signature, dict):
+                instructions = signature.get("instructions")
+                if isinstance(instructions, str):
+                    texts.page(instructions, key, {"predictor": name})
+                texts.skip_rest(signature, ["instructions"], f"a part of {name}'s signature")
+        texts.skip_rest(state, SIGNATURES, f"a part of {name}")
+    return texts.content
 
 
 DSPY = Format(
@@ -116,22 +102,17 @@ def _detect_gepa(source: SourceFile) -> int:
 
 
 def _read_gepa(source: SourceFile) -> Content:
-    value = source.json
-    candidates = value.get("candidates") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(candidates, list) or not candidates:
-        raise source.wrong("has no candidates", 1, hint='{"candidates": [{…}]} is expected')
+    candidates, value = source.member("candidates", list), source.json
+    assert isinstance(value, dict)
     scores = [s for s in listed(value.get(SCORES)) if isinstance(s, int | float)]
     best = value.get("best_idx")
     if not isinstance(best, int) or not 0 <= best < len(candidates):
-        whole = len(scores) == len(candidates)
+        whole = 0 < len(scores) == len(candidates)
         best = scores.index(max(scores)) if whole else len(candidates) - 1
-    chosen = candidates[best]
+    chosen = candidates[best] if candidates else None
     if not isinstance(chosen, dict):
-        raise source.wrong(
-            f"candidate {best} is no object",
-            source.key_lines.get("candidates"),
-            hint="an object of component → text is expected",
-        )
+        at = source.key_lines.get("candidates")
+        raise source.wrong(f"candidate {best} is no object", at, hint="{component: text}")
     texts = Texts(source)
     score = {"score": scores[best]} if best < len(scores) else {}
     for component, text in chosen.items():
@@ -141,8 +122,8 @@ def _read_gepa(source: SourceFile) -> Content:
             texts.skip(component, "a component that is no text", component)
     if len(candidates) > 1:
         texts.skip("candidates", f"{len(candidates) - 1} candidates other than the best, {best}")
-    texts.skip_rest(value, ("candidates", SCORES, "best_idx"))
-    return Content(texts.items, skipped=texts.skipped)
+    texts.skip_rest(value, ("candidates", SCORES, "best_idx"), "a field")
+    return texts.content
 
 
 GEPA = Format(
@@ -172,18 +153,15 @@ def _detect_letta(source: SourceFile) -> int:
 
 
 def _read_letta(source: SourceFile) -> Content:
-    value = source.json
-    if not isinstance(value, dict):
-        raise source.wrong("is no agent", 1, hint="an .af file is expected")
-    texts = Texts(source)
+    texts, value = Texts(source), source.json
     for block in _blocks(value):
-        label, held = str(block["label"]), block["value"]
-        if isinstance(held, str) and held.strip():
-            texts.page(held, "value", {"block": label})
-    for agent in objects(value.get("agents")):
+        if isinstance(block["value"], str):
+            texts.page(block["value"], "value", {"block": str(block["label"])})
+    whole: dict[str, object] = value if isinstance(value, dict) else {}
+    for agent in objects(whole.get("agents")):
         texts.skip_rest(agent, (*OF_AGENT, "block_ids"), "a part of an agent")
-    texts.skip_rest(value, (*OF_AGENT, "agents"))
-    return Content(texts.items, skipped=texts.skipped)
+    texts.skip_rest(whole, (*OF_AGENT, "agents"), "a field")
+    return texts.content
 
 
 LETTA = Format(
@@ -214,7 +192,7 @@ def _value(source: SourceFile) -> object:
     if value is not None:
         return [value] if isinstance(value, dict) and "state" in value else value
     try:
-        return [json.loads(line) for line in source.lines if line.strip()]
+        return [source.value(line) for line in source.lines if line.strip()]
     except (ValueError, RecursionError):
         return None
 
@@ -234,24 +212,23 @@ def _read_mem0(source: SourceFile) -> Content:
         if not isinstance(memory, dict) or not isinstance(text, str):
             raise source.wrong(f"memory {number} has no text", 1, hint="is the file complete?")
         at = lines.get(str(memory.get("id")))
-        gone = [state for state in ("deleted", "archived") if memory.get(f"{state}_at")]
-        state = memory.get("state", "active")
-        if state != "active" or gone:
-            state = state if state != "active" else gone[0]
-            texts.skipped.append(Skipped(at or 0, at or 0, f"is {state}", text[:60]))
+        ended = [state for state in ("deleted", "archived") if memory.get(f"{state}_at")]
+        states = [memory.get("state", "active"), *ended]
+        if gone := [state for state in states if state != "active"]:
+            texts.skipped.append(Skipped.at(at, f"is {gone[0]}", text))
             continue
-        evidence = short(memory, ABOUT)
+        evidence = short_values(memory, ABOUT)
         metadata = memory.get("metadata")
         if isinstance(metadata, dict):
-            more = short(metadata, [*metadata])
+            more = short_values(metadata, metadata)
             evidence |= {f"metadata.{key}": held for key, held in more.items()}
         if isinstance(memory.get("categories"), list):
             evidence["categories"] = ", ".join(map(str, memory["categories"]))
         texts.items.append(Item(text, evidence=evidence, line=at))
         texts.skip_rest(memory, EMPTY, f"a part of memory {number}")
     if isinstance(value, dict):
-        texts.skip_rest(value, (*LISTS, *PAGE))
-    return Content(texts.items, skipped=texts.skipped)
+        texts.skip_rest(value, (*LISTS, *PAGE), "a field")
+    return texts.content
 
 
 MEM0 = Format("mem0", "mem0: memories", "json", "texts", _detect_mem0, _read_mem0)

@@ -51,7 +51,7 @@ def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
         if parts and parts[-1].last == number - 1:
             parts[-1] = parts[-1]._replace(last=number)
         else:
-            parts.append(Skipped(number, number, what, " ".join(line.split())[:60]))
+            parts.append(Skipped.at(number, what, line))
     return parts
 
 

@@ -203,20 +203,16 @@ def _detect_skillbook(source: SourceFile) -> int:
 
 
 def _read_skillbook(source: SourceFile) -> Content:
-    value = source.json
-    skills = value.get("skills") if isinstance(value, dict) else None
-    if not isinstance(skills, dict):
-        raise source.wrong("has no skills", 1, hint='{"skills": {"id": {…}}} is expected')
     items = []
     skipped = []
     dropped: dict[str, int] = {}
-    for id, skill in skills.items():
+    for id, skill in source.member("skills", dict).items():
         at = source.key_lines.get(id)
         content = skill.get("content") if isinstance(skill, dict) else None
         if not isinstance(skill, dict) or not isinstance(content, str):
             raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")
         if skill.get("status", "active") != "active":
-            skipped.append(Skipped(at or 0, at or 0, f"status {skill['status']}", content[:60]))
+            skipped.append(Skipped.at(at, f"status {skill['status']}", content))
             continue
         evidence = {"skill": id} | {
             k: skill[k] for k in EVIDENCE_KEYS if isinstance(skill.get(k), str | int)
@@ -226,7 +222,7 @@ def _read_skillbook(source: SourceFile) -> Content:
                 dropped[key] = dropped.get(key, 0) + 1
         why = skill.get("justification")
         items.append(Item(content, None, why if isinstance(why, str) else None, evidence, at))
-    skipped += [Skipped(0, 0, f"a field of {n} skills", key) for key, n in dropped.items()]
+    skipped += [Skipped.at(None, f"a field of {n} skills", key) for key, n in dropped.items()]
     return Content(items, skipped=skipped)
 
 

@@ -9,13 +9,19 @@ import json
 from collections.abc import Iterator, Mapping
 
 from tfgrpo.data.readers import LONGEST_FIELD
-from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.format_types import (
+    Content,
+    Format,
+    Item,
+    Skipped,
+    SourceFile,
+    short_values,
+)
 from tfgrpo.interchange.library_files import Outgoing
 from tfgrpo.store.canonical import is_id
 from tfgrpo.wording import inert_cell, read_cell
 
 TEXTS = ("text", "content", "experience", "insight", "memory")
-SHORT = 200
 
 
 def _field(row: Mapping[str, object]) -> str | None:
@@ -43,11 +49,7 @@ def _read_jsonl(source: SourceFile) -> Content:
                 hint=f"the text is looked for in {', '.join(TEXTS)}",
             )
         own = str(row.get("id", ""))
-        evidence = {
-            key: value
-            for key, value in row.items()
-            if key != field and isinstance(value, str | int | float) and len(str(value)) <= SHORT
-        }
+        evidence = short_values(row, [key for key in row if key != field])
         for key in row.keys() - evidence.keys() - {field}:
             if row[key] not in (None, "", [], {}):
                 dropped.setdefault(key, []).append(number)
@@ -56,7 +58,7 @@ def _read_jsonl(source: SourceFile) -> Content:
             del evidence["id"]
         items.append(Item(str(row[field]), id, None, evidence, number))
     skipped = [
-        Skipped(lines[0], lines[0], f"a field that is no short text, in {len(lines)} rows", key)
+        Skipped.at(lines[0], f"a field that is no short text, in {len(lines)} rows", key)
         for key, lines in dropped.items()
     ]
     return Content(items, skipped=skipped)

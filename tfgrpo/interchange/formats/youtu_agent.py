@@ -35,29 +35,27 @@ def detect(source: SourceFile) -> int:
 def read(source: SourceFile) -> Content:
     config = yaml_text.loaded(source, source.text)
     agent = config.get("agent")
-    instructions = agent.get("instructions") if isinstance(agent, dict) else None
+    instructions = agent.get(INSTRUCTIONS) if isinstance(agent, dict) else None
     at = source.line_of("instructions:") or source.line_of("agent:")
     if not isinstance(agent, dict) or not isinstance(instructions, str):
         raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
-    labelled = labelled_lines.labelled_items(instructions.replace("\r", "").split("\n"))
+    lines = instructions.replace("\r", "").split("\n")
+    labelled = labelled_lines.labelled_items(lines)
     if not labelled.items:
         raise source.wrong(
             "has no experiences in agent.instructions", at, hint="lines `[G0]. text` are expected"
         )
     first = labelled.items[0].line or 0
-    before = instructions.replace("\r", "").split("\n")[: first - 1]
     name = agent.get("name")
     secrets: list[str] = []
     rest = {**config, "agent": {k: v for k, v in agent.items() if k not in ("name", INSTRUCTIONS)}}
     meta: dict[str, object] = {
-        "agent_instructions": "\n".join(before).rstrip(),
+        "agent_instructions": "\n".join(lines[: first - 1]).rstrip(),
         "agent_config": without_secrets(rest, "", secrets),
     }
     after = [text for number, text in labelled.others if number > first]
-    skipped = [Skipped(at or 0, at or 0, "a secret, which no store keeps", s) for s in secrets] + [
-        Skipped(at or 0, at or 0, "instructions behind the experiences", text.strip()[:60])
-        for text in after
-    ]
+    skipped = [Skipped.at(at, "a secret, which no store keeps", path) for path in secrets]
+    skipped += [Skipped.at(at, "instructions behind the experiences", text) for text in after]
     return Content(
         [item._replace(line=at) for item in labelled.items],
         meta={"agent": name, **meta} if isinstance(name, str) else meta,
@@ -89,11 +87,11 @@ def without_secrets(value: object, path: str, removed: list[str]) -> object:
     if isinstance(value, dict):
         clean: dict[str, object] = {}
         for key, inner in value.items():
-            there = f"{path}.{key}" if path else str(key)
-            if is_secret(str(key), inner):
+            there = f"{path}.{key}" if path else key
+            if is_secret(key, inner):
                 removed.append(there)
             else:
-                clean[str(key)] = without_secrets(inner, there, removed)
+                clean[key] = without_secrets(inner, there, removed)
         return clean
     if isinstance(value, list):
         secret = [n for n in range(len(value)) if _argument_is_secret(value, n)]
@@ -103,7 +101,7 @@ def without_secrets(value: object, path: str, removed: list[str]) -> object:
             for n, inner in enumerate(value)
             if n not in secret
         ]
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+    return value
 
 
 def write(out: Outgoing) -> Iterator[str]:
