@@ -525,7 +525,6 @@ NO_NUMBERS = {
     "agent": "agent:\n  instructions: |\n    [G0]. a\n  temperature: .nan\n",
     "a history": '{"version": "v", "op": "ADD", "experience": "0123456789ab", "text": "a", '
     '"evidence": {"reward": [NaN, 1.5]}}\n',
-    "gepa": '{"candidates": [{"a": "b"}], "val_aggregate_scores": [NaN]}',
 }
 
 

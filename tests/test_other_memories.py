@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tfgrpo import interchange
-from tfgrpo.interchange import Document, UnreadableLibrary
+from tfgrpo.interchange import Document
 from tfgrpo.store import Operation, Store
 
 
@@ -24,55 +24,6 @@ def read(tmp_path: Path, content: object, name: str = "memory.json") -> Document
     path = tmp_path / name
     path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1))
     return interchange.read(path)
-
-
-CHEATSHEET = """\
-<cheatsheet>
-Version: 1.4
-
-SOLUTIONS, IMPLEMENTATION PATTERNS, AND CODE SNIPPETS
-<memory_item>
-<description>
-Sort the pieces by length before packing them. (Reference: Q1, Q7)
-</description>
-<example>
-pieces.sort(key=len)
-- not an experience
-</example>
-</memory_item>
-** Count:  3
-
-## EDGE CASES
-<memory_item>
-<description>Empty input has an empty answer.</description>
-</memory_item>
-** Count: 12
-A stray line.
-</cheatsheet>
-"""
-
-
-def test_a_dynamic_cheatsheet_gives_its_descriptions_with_examples_and_counts(
-    tmp_path: Path,
-) -> None:
-    document = read(tmp_path, CHEATSHEET, "cheatsheet.txt")
-    assert document.format == "cheatsheet"
-    first, second = document.items
-    assert first.text == "Sort the pieces by length before packing them. (Reference: Q1, Q7)"
-    assert first.line == 5
-    assert first.evidence == {
-        "section": "SOLUTIONS, IMPLEMENTATION PATTERNS, AND CODE SNIPPETS",
-        "example": "pieces.sort(key=len)\n- not an experience",
-        "count": 3,
-    }
-    assert second.evidence == {"section": "EDGE CASES", "count": 12}
-    assert [(entry.first, entry.text) for entry in document.skipped] == [
-        (2, "Version: 1.4"),
-        (21, "A stray line."),
-    ]
-    cut = CHEATSHEET[: CHEATSHEET.rindex("</memory_item>")]
-    with pytest.raises(UnreadableLibrary, match=r"cut\.txt:17: a memory item has no end"):
-        read(tmp_path, cut, "cut.txt")
 
 
 PROGRAM = {
@@ -115,21 +66,6 @@ def test_one_predictor_alone_is_a_program_too(tmp_path: Path) -> None:
     assert len(document.items) == 3
 
 
-def test_a_gepa_result_gives_its_best_candidate(tmp_path: Path) -> None:
-    result = {
-        "candidates": [{"system": "Solve it."}, {"system": "Check units.\n\nShow the sum."}],
-        "parents": [[None], [0]],
-        "val_aggregate_scores": [0.4, 0.6],
-        "total_metric_calls": 120,
-    }
-    document = read(tmp_path, result)
-    assert document.format == "gepa"
-    assert [item.text for item in document.items] == ["Check units.", "Show the sum."]
-    assert document.items[0].evidence == {"component": "system", "candidate": 1, "score": 0.6}
-    assert any("1 candidates other than the best" in str(entry) for entry in document.skipped)
-    assert [i.text for i in read(tmp_path, result | {"best_idx": 0}).items] == ["Solve it."]
-
-
 def test_mem0s_memories_keep_who_and_when(tmp_path: Path) -> None:
     memory = {
         "id": "892db2ae-06d9-49e5-8b3e-585ef9b85b8e",
@@ -156,31 +92,6 @@ def test_mem0s_memories_keep_who_and_when(tmp_path: Path) -> None:
         said = [str(entry) for entry in document.skipped]
         assert any("structured_attributes" in text for text in said)
         assert any("relations" in text for text in said) == isinstance(content, dict)
-
-
-@pytest.mark.parametrize("old", [True, False])
-def test_lettas_memory_blocks_are_pages(tmp_path: Path, old: bool) -> None:
-    blocks = [
-        {"id": "block-0", "label": "human", "value": "The name is Jonas.\n\n- likes maps"},
-        {"id": "block-1", "label": "rules", "value": "Never:\n- guess a name"},
-    ]
-    agent = {"name": "guide", "system": "You are a guide.", "messages": [{"role": "user"}]}
-    content = (
-        agent | {"core_memory": blocks}
-        if old
-        else {"agents": [agent | {"block_ids": ["block-0"]}], "blocks": blocks, "tools": []}
-    )
-    document = read(tmp_path, content, "guide.af")
-    assert document.format == "letta"
-    assert [item.text for item in document.items] == [
-        "The name is Jonas.",
-        "likes maps",
-        "Never: guess a name",
-    ]
-    assert document.items[2].evidence == {"block": "rules"}
-    said = " ".join(str(entry) for entry in document.skipped)
-    assert "system" in said
-    assert "messages" in said
 
 
 # there and back:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Operation
@@ -26,7 +26,7 @@ class UnreadableLibrary(TfgrpoError):
 NOTHING: Json = MappingProxyType({})
 SHORT = 200
 """Characters of a value that is kept as evidence."""
-T = TypeVar("T")
+STRING = r'"(?:[^"\\]|\\.)*"'
 
 
 class Item(NamedTuple):
@@ -162,14 +162,6 @@ class SourceFile:
                 ) from None
         return value
 
-    def member(self, name: str, kind: type[T]) -> T:
-        """What its JSON has under a name. Raises UnreadableLibrary where it is of another kind."""
-        value = self.json.get(name) if isinstance(self.json, dict) else None
-        if not isinstance(value, kind):
-            hint = f"an object with {name!r} is expected"
-            raise self.wrong(f"has no {name}", self.key_lines.get(name, 1), hint=hint)
-        return value
-
     def rows(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yields (line, object) of JSONL. Raises UnreadableLibrary with the line."""
         for number, line in enumerate(self.lines, 1):
@@ -188,24 +180,21 @@ class SourceFile:
     @cached_property
     def key_lines(self) -> dict[str, int]:
         """The lines of its keys as JSON: key → where it first stands."""
-        lines: dict[str, int] = {}
-        at, line = 0, 1
-        for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', self.text):
-            if match[1]:
-                line += self.text.count("\n", at, match.start())
-                at = match.start()
-                lines.setdefault(json.loads(self.text[at : match.start(1)], strict=False), line)
-        return lines
+        return self._lines_of(rf"({STRING})\s*:|{STRING}")
 
     @cached_property
     def id_lines(self) -> dict[str, int]:
         """The lines of the values of `id` as JSON: value → where it first stands."""
+        return self._lines_of(rf'"id"\s*:\s*({STRING}|-?\d{{1,40}})')
+
+    def _lines_of(self, pattern: str) -> dict[str, int]:
         lines: dict[str, int] = {}
         at, line = 0, 1
-        for match in re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,40})', self.text):
-            line += self.text.count("\n", at, match.start())
-            at = match.start()
-            lines.setdefault(str(json.loads(match[1], strict=False)), line)
+        for match in re.finditer(pattern, self.text):
+            if match[1]:
+                line += self.text.count("\n", at, match.start())
+                at = match.start()
+                lines.setdefault(str(json.loads(match[1], strict=False)), line)
         return lines
 
     def _line_of_half(self) -> int | None:

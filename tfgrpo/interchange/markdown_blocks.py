@@ -9,9 +9,9 @@ letter.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.interchange.format_types import Content, Item, Skipped, UnreadableLibrary
@@ -26,12 +26,10 @@ LARGEST = 2_000_000
 """Characters of Markdown without ids that are read at most."""
 MOST = 100_000
 """Lines of it, blank ones aside: each takes about a tenth of a millisecond."""
-NESTING = 60
+NESTING = 122
 """Levels of lists, points and quotations in one another that are read; every one costs time."""
 REPEATED = 300
 """Characters of an introduction, a heading or the head of a table that many texts may repeat."""
-ROUNDS = 3
-"""How often what was nested deeper than that is read again by itself."""
 CODE = 12
 """Lines of code that a text takes along at most."""
 SENTENCE = 12
@@ -132,31 +130,14 @@ class Reading:
             if self.headings:
                 self.headings[-1].used = True
 
-    def left(self) -> str:
-        """The text with nothing in it but what no block was read from, at the margin."""
-        rows = [""] * len(self.lines)
-        for run in self._runs():
-            dedented = textwrap.dedent("\n".join(self.lines[number] for number in run))
-            rows[run[0] : run[-1] + 1] = dedented.split("\n")
-        return "\n".join(rows)
-
-    def _runs(self) -> list[list[int]]:
-        runs: list[list[int]] = []
-        for number, line in enumerate(self.lines):
-            if number in self.covered or not WORD.search(line):
-                continue
-            if runs and runs[-1][-1] == number - 1:
-                runs[-1].append(number)
-            else:
-                runs.append([number])
-        return runs
-
     def finish(self) -> Content:
         """Everything, with the lines that nothing has read among the skipped."""
         self._close(0)
-        for run in self._runs():
-            what = "nested too deep, or no Markdown"
-            self.skip(run[0] + self.start, run[-1] + self.start, what)
+        lines = enumerate(self.lines)
+        unread = [n for n, line in lines if n not in self.covered and WORD.search(line)]
+        for _, run in groupby(enumerate(unread), key=lambda pair: pair[1] - pair[0]):
+            numbers = [number + self.start for _, number in run]
+            self.skip(numbers[0], numbers[-1], "nested too deep, or no Markdown")
         items = tuple(sorted(self.items, key=lambda item: item.line or 0))
         return Content(items, skipped=tuple(sorted(self.skipped)))
 
@@ -178,12 +159,8 @@ def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> Conten
         )
     reading = Reading(masked, start)
     reading.items += [item._replace(line=first + start) for first, _, item in exact]
-    for _ in range(ROUNDS):
-        if not text.strip():
-            break
-        tokens = _parser().parse(text)
-        _walk(reading, tokens, 0, len(tokens), "")
-        text = reading.left()
+    tokens = _parser().parse(text)
+    _walk(reading, tokens, 0, len(tokens), "")
     return reading.finish()
 
 
