@@ -16,6 +16,7 @@ from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import change_object, event_lines
 from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, checked, examples_in
+from tfgrpo.interchange.incoming_versions import bring_in, new_batches, plan
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.terminal_safe import unseen_in_words
 
@@ -145,9 +146,7 @@ def import_(app: App, given: Given) -> None:
     if given.dry_run:
         _preview(app, document, branch, given)
         return
-    imported = interchange.bring_in(
-        app.store, document, branch, message=given.message, again=given.again
-    )
+    imported = bring_in(app.store, document, branch, message=given.message, again=given.again)
     if imported.versions:
         app.write_library()
     if given.as_json:
@@ -204,13 +203,13 @@ def _warn_of_unseen(document: Document) -> None:
 def _preview(app: App, document: Document, branch: str, given: Given) -> None:
     left: tuple[str, ...] = ()
     if document.batches:
-        new = interchange.new_batches(app.store, document, branch)
+        new = new_batches(app.store, document, branch)
         operations = [operation for batch in new for operation in batch.operations]
         known = len(document.batches) - len(new)
     else:
         how = (document.items, document.provenance, branch)
-        plan = interchange.plan(app.store, *how, again=given.again)
-        operations, known, left = list(plan.operations), plan.known, plan.left
+        import_plan = plan(app.store, *how, again=given.again)
+        operations, known, left = list(import_plan.operations), import_plan.known, import_plan.left
     if given.as_json:
         listed = [operation._asdict() for operation in operations]
         fields = {"branch": branch, "operations": listed, "known": known, "left": left}

@@ -15,6 +15,7 @@ from tfgrpo import domains, interchange
 from tfgrpo.data import problems, readers
 from tfgrpo.evaluation.verifier_cases import read_cases
 from tfgrpo.improvement.exchange_files import read_exchanges
+from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.store import Store
 from tfgrpo.store.errors import TfgrpoError
 
@@ -26,7 +27,7 @@ Reader: TypeAlias = Callable[[Path, Store], None]
 
 
 def read_library(path: Path, store: Store) -> None:
-    interchange.bring_in(store, interchange.read(path), "main")
+    bring_in(store, interchange.read(path), "main")
 
 
 def read_exchange(path: Path, _: Store) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from tfgrpo import interchange
 from tfgrpo.interchange import Document
+from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.store import Operation, Store
 
 
@@ -110,7 +111,7 @@ def test_a_playbook_comes_back_with_its_ids_and_counters(store: Store, tmp_path:
     assert [str(entry) for entry in document.skipped] == [
         "line 5: no bullet, and in none: ## OTHERS"
     ]
-    interchange.bring_in(store, document, "main")
+    bring_in(store, document, "main")
     assert "".join(interchange.export(store, "HEAD", "ace")) == PLAYBOOK.replace("## OTHERS\n", "")
     first, second = store.library()
     store.commit("main", [Operation("KEEP", first.id)], message="seen again")
@@ -146,7 +147,7 @@ metadata:
 
 
 def test_a_skill_comes_back_with_its_front_matter(store: Store, tmp_path: Path) -> None:
-    interchange.bring_in(store, read(tmp_path, SKILL, "SKILL.md"), "main")
+    bring_in(store, read(tmp_path, SKILL, "SKILL.md"), "main")
     store.commit("main", [Operation("ADD", None, "Mind the springs.")], message="later")
     exported = "".join(interchange.export(store, "HEAD", "skill"))
     front = yaml.safe_load(exported.split("---\n")[1])
@@ -185,7 +186,7 @@ def test_an_agent_comes_back_with_instructions_and_model_and_without_keys(
         "model.model_provider.base_url",
         "Be brief.",
     ]
-    interchange.bring_in(store, document, "main")
+    bring_in(store, document, "main")
     exported = "".join(interchange.export(store, "HEAD", "agent"))
     assert "secret" not in exported
     assert "sk-aaaa" not in exported
