@@ -74,7 +74,6 @@ class Reply(NamedTuple):
     status: int
     body: bytes
     kind: str = "application/json"
-    final: bool = False
 
 
 class Client:
@@ -246,11 +245,11 @@ class Gateway:
                 f"the run's event loop was blocked for {HELD_UP:g} s: use an asynchronous client "
                 "in an `async` function, or make it a plain function"
             )
-            return _refused(500, why, final=True)
+            return _refused(500, why)
         try:
             return await _on(self._run_loop, self._answer(request, body, client))
         except Exception as error:  # a client that hears nothing would ask again
-            return _refused(500, f"a bug of the gateway: {describe_error(error)}", final=True)
+            return _refused(500, f"a bug of the gateway: {describe_error(error)}")
 
     # answers, on the run's event loop:
 
@@ -258,9 +257,9 @@ class Gateway:
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
         desk, path = self._desk(request.target.decode("latin-1").partition("?")[0], headers)
         if desk is None:
-            return _refused(401, "the key is no attempt's, or its attempt is over", final=True)
+            return _refused(401, "the key is no attempt's, or its attempt is over")
         if body is None:
-            return _refused(413, f"the body has more than {MOST >> 20} MiB", final=True)
+            return _refused(413, f"the body has more than {MOST >> 20} MiB")
         path = "/" + "/".join(part for part in path.split("/") if part)
         route = path.removeprefix("/v1")
         model = desk.context.calls.endpoint.model
@@ -270,14 +269,14 @@ class Gateway:
             return _json(200, listed if one else {"object": "list", "data": [listed]})
         if request.method != b"POST" or route not in (*LIMITS, *COUNTING):
             offered = ", ".join((*LIMITS, *COUNTING, "/models"))
-            return _refused(404, f"an attempt's gateway answers {offered}, not {path}", final=True)
+            return _refused(404, f"an attempt's gateway answers {offered}, not {path}")
         try:
             placed = _placed(desk, path, body)
         except RepeatedKey as error:
-            return _refused(400, f"the body has the key {error} twice", final=True)
+            return _refused(400, f"the body has the key {error} twice")
         except (NotJson, ValueError, RecursionError) as error:
             why = f"the body is no JSON object that can be recorded: {error}"
-            return _refused(400, why, final=True)
+            return _refused(400, why)
         if route in COUNTING:
             return _json(200, {"input_tokens": count_tokens(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
@@ -308,7 +307,7 @@ class Gateway:
 
     async def _ask(self, desk: Desk, wire: Json, turn: int) -> Reply:
         if desk.error is not None:
-            return _refused(403, str(desk.error), final=True)
+            return _refused(403, str(desk.error))
         route, body = wire["route"], wire["body"]
         context, messages = desk.context, desk.shared(request_messages(body))
         prompt, turns = prompt_of(messages)
@@ -318,11 +317,11 @@ class Gateway:
         try:
             recorded = await context.calls.ask(request, call_path=call_path, sample=context.sample)
         except CallFailed as error:
-            return _refused(400, str(error), final=True)
+            return _refused(400, str(error))
         except TfgrpoError as error:  # the budget's, the endpoint's, the store's: the run's end
             desk.error = error
             desk.over.set()
-            return _refused(403, str(error), final=True)
+            return _refused(403, str(error))
         answer = recorded.answer
         given, before = answer.wire.get("body"), body.get("previous_response_id")
         desk.passed.append(
@@ -403,7 +402,7 @@ async def _send(
     http: h11.Connection, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool
 ) -> None:
     headers = [("content-type", reply.kind), ("content-length", str(len(reply.body)))]
-    if reply.final:
+    if reply.status >= 400:
         headers.append((FINAL, "false"))
     response = h11.Response(status_code=reply.status, headers=headers)
     parts = [response, h11.Data(data=reply.body), h11.EndOfMessage()]
@@ -417,8 +416,7 @@ def _json(status: int, value: object) -> Reply:
     return Reply(status, json.dumps(value).encode())
 
 
-def _refused(status: int, message: str, *, final: bool = False) -> Reply:
+def _refused(status: int, message: str) -> Reply:
     """Returns an error in the form that the clients of both providers read."""
     error = {"type": "tfgrpo_gateway", "message": message, "code": None}
-    body = json.dumps({"type": "error", "error": error}).encode()
-    return Reply(status, body, final=final)
+    return _json(status, {"type": "error", "error": error})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 
 from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
 from tfgrpo.interchange.formats import labelled_lines
@@ -89,29 +90,21 @@ def _write_ace(out: Outgoing) -> Iterator[str]:
         for experience, event, _, keeps in blame(out.store, out.version)
         if not experience.redacted
     ]
+    numbered = (NUMBERED.fullmatch(str(known.get("bullet"))) for _, known, _ in entries)
+    new = count(max((int(match[1]) for match in numbered if match), default=0) + 1)
     used: set[str] = set()
-    highest = 0
-    bullets: list[str | None] = []
-    for _, known, _ in entries:
-        bullet = known.get("bullet")
-        own = bullet if isinstance(bullet, str) and NAMED.fullmatch(bullet) else None
-        own = None if own in used else own
-        bullets.append(own)
-        if own:
-            used.add(own)
-            numbered = NUMBERED.fullmatch(own)
-            highest = max(highest, int(numbered[1]) if numbered else 0)
     sections: dict[str, list[str]] = {}
-    for (experience, known, keeps), own in zip(entries, bullets, strict=True):
-        if own is None:
-            highest += 1
-            own = f"exp-{highest:05d}"
+    for experience, known, keeps in entries:
+        bullet = known.get("bullet")
+        if not isinstance(bullet, str) or not NAMED.fullmatch(bullet) or bullet in used:
+            bullet = f"exp-{next(new):05d}"
+        used.add(bullet)
         counted = [known.get(key) for key in COUNTERS]
         helpful, harmful = (n if isinstance(n, int) else 0 for n in counted)
         section = known.get("section")
         lines = sections.setdefault(section if isinstance(section, str) else OURS, [])
         text = one_line(experience.text)
-        lines.append(f"[{own}] helpful={helpful + keeps} harmful={harmful} :: {text}\n")
+        lines.append(f"[{bullet}] helpful={helpful + keeps} harmful={harmful} :: {text}\n")
     for section, lines in sections.items():
         yield f"## {section}\n"
         yield from lines
