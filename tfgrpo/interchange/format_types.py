@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -127,6 +126,11 @@ class SourceFile:
         return self.path.name.encode(errors="surrogateescape").decode(errors="replace")
 
     @cached_property
+    def first_line(self) -> str:
+        """Its first line that is not blank."""
+        return next((line for line in self.lines if line.strip()), "")
+
+    @cached_property
     def json(self) -> object:
         """Its value as JSON, each object as `Pairs`; None when it is none (`null` is none)."""
         return self._value_or_none(self.text)
@@ -134,7 +138,7 @@ class SourceFile:
     @cached_property
     def first_row(self) -> object:
         """The value of its first line that is not blank, as JSON; None when it is none."""
-        return self._value_or_none(next((line for line in self.lines if line.strip()), ""))
+        return self._value_or_none(self.first_line)
 
     def _value_or_none(self, text: str) -> object:
         try:
@@ -145,6 +149,8 @@ class SourceFile:
     def value(self, text: str, line: int | None = None) -> Any:
         """A text of it as JSON; what is no number is None. Raises ValueError, RecursionError, and
         UnreadableLibrary for half a character."""
+        import json
+
         value = json.loads(
             text,
             object_pairs_hook=Pairs,
@@ -188,6 +194,8 @@ class SourceFile:
         return self._lines_of(rf'"id"\s*:\s*({STRING}|-?\d{{1,40}})')
 
     def _lines_of(self, pattern: str) -> dict[str, int]:
+        import json
+
         lines: dict[str, int] = {}
         at, line = 0, 1
         for match in re.finditer(pattern, self.text):

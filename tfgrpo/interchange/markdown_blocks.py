@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfgrpo.interchange.format_types import Content, Item, Skipped, UnreadableLibrary
 from tfgrpo.interchange.formats import markdown
@@ -324,26 +324,21 @@ def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix
 
 def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
     line, _ = reading.cover(tokens[at])
-    head: list[str] = []
-    row: list[str] = []
-    rows = 0
-    for number in range(at, end):
-        token: Any = tokens[number]
+    rows: list[tuple[int, list[str]]] = []
+    for token in tokens[at:end]:
         if token.type == "tr_open":
-            row, here = [], reading.start + (token.map or (line, 0))[0]
+            rows.append((reading.start + (token.map or tokens[at].map or (0, 0))[0], []))
         elif token.type == "inline":
-            row.append(" ".join(token.content.split()))
-        elif token.type == "tr_close" and tokens[number + 1].type == "thead_close":
-            head = row
-            if sum(map(len, head)) > REPEATED:
-                reading.emit("; ".join(filter(None, head)), here, prefix)
-                head = []
-        elif token.type == "tr_close" and any(row):
-            rows += 1
-            names = [*head, *[""] * len(row)]
-            cells = [f"{n}: {c}" if n else c for n, c in zip(names, row, strict=False) if c]
-            reading.emit("; ".join(cells), here, prefix)
-    if not rows:
+            rows[-1][1].append(" ".join(token.content.split()))
+    (top, head), *body = rows
+    if sum(map(len, head)) > REPEATED:
+        reading.emit("; ".join(filter(None, head)), top, prefix)
+        head = []
+    for here, row in body:
+        names = [*head, *[""] * len(row)]
+        cells = [f"{n}: {c}" if n else c for n, c in zip(names, row, strict=False) if c]
+        reading.emit("; ".join(cells), here, prefix)
+    if not any(any(row) for _, row in body):
         reading.skip(line, line + 1, "a table without rows")
 
 

@@ -39,6 +39,7 @@ from tfgrpo.workers.queue import (
     QueueAddress,
     opened,
 )
+from tfgrpo.workers.restart_workers import is_orphan
 from tfgrpo.workers.shared_budget import SharedBudget
 from tfgrpo.workers.worker_run import (
     RESTART,
@@ -434,8 +435,8 @@ def _problem(values: Mapping[str, Any]) -> Problem:
     return Problem(**{**values, "messages": messages})
 
 
-async def end_with(parent: int, stop: Callable[[], None]) -> None:
-    """Calls `stop` once the process that started this one is gone."""
-    while os.getppid() == parent:
+async def end_with_parent(stop: Callable[[], None]) -> None:
+    """Calls `stop` once the process that this one ends with is gone."""
+    while not is_orphan():
         await asyncio.sleep(PARENT_SECONDS)
     stop()

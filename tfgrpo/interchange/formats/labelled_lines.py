@@ -56,8 +56,7 @@ def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
 
 
 def detect(source: SourceFile) -> int:
-    first = next((line for line in source.lines if line.strip()), "")
-    if LABELLED.match(first):
+    if LABELLED.match(source.first_line):
         return 3
     return 2 * any(LABELLED.match(line) for line in source.lines)
 
