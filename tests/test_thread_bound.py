@@ -8,11 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
-from tfgrpo.tools import sandbox
+from tfgrpo.tools import python_tool as tool
+from tfgrpo.tools import sandbox, session_bounds
 from tfgrpo.tools.confine import MOST_THREADS
 from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits
@@ -74,11 +77,80 @@ def wall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def test_threads_are_bounded_and_it_is_said_by_what(wall: str, code: str) -> None:
     words = str(sandbox.strength("auto"))
     assert "threads are" in words
+    text = asyncio.run(begun(code))
+    if "counted" in words:
+        assert "more than" in text or int(text) < 4000
+    else:
+        assert 8 <= int(text) <= MOST_THREADS
+    until(lambda: not groups_left())
+
+
+def groups_left() -> list[Path]:
+    """The groups of this process after one more was made; threads that were killed end slowly."""
+    if (group := session_bounds.open_group()) is None:
+        return []
+    group.close()
+    names = f"{session_bounds.BEGINS}{os.getpid()}-*"
+    return [path for parent in session_bounds._parents() for path in parent.glob(names)]
+
+
+def test_a_group_that_had_a_process_when_it_was_closed_goes_with_the_next() -> None:
+    group = session_bounds.open_group()
+    if group is None:
+        pytest.skip("no cgroup can be made here")
+    foreign = group.path.with_name(f"{session_bounds.BEGINS}web.service")
+    foreign.mkdir()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        other = session_bounds.open_group()
+        assert other is not None
+        assert group.path.exists(), "it is in use"
+        assert group.take(process.pid)
+        group.close()
+        assert group.path.exists(), "it has a process"
+        process.kill()
+        process.wait()
+        other.close()
+        last = session_bounds.open_group()
+        assert last is not None
+        last.close()
+        assert not group.path.exists()
+        assert foreign.exists(), "somebody else's"
+    finally:
+        process.kill()
+        process.wait()
+        foreign.rmdir()
+
+
+@LOOPS
+def test_without_a_group_or_a_limit_threads_are_counted(
+    wall: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "open_group", lambda: None)
+    monkeypatch.setattr(sandbox, "open_group", lambda: None)
+    words = str(sandbox.strength("auto"))
     if "RLIMIT_NPROC" in words:
         assert 8 <= int(asyncio.run(begun(code))) <= MOST_THREADS
         return
+
     code = code.replace("event.set()", "") + "import time; time.sleep(100)"
     assert f"more than {MOST_THREADS} threads" in asyncio.run(begun(code))
+
+
+def test_a_group_whose_maker_is_gone_is_removed() -> None:
+    group = session_bounds.open_group()
+    if group is None:
+        pytest.skip("no cgroup can be made here")
+    group.close()
+    parent = next(path for path in session_bounds._parents() if os.access(path, os.W_OK))
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    left = Path(parent, f"{session_bounds.BEGINS}{ended.pid}-left")
+    left.mkdir()
+    again = session_bounds.open_group()
+    assert again is not None
+    again.close()
+    assert not left.exists()
 
 
 HOSTILE = {
@@ -110,13 +182,34 @@ def other_user() -> list[str]:
     return ["setpriv", *user, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 
 
-def test_hostile_code_of_another_user_is_held(other_user: list[str]) -> None:
+@pytest.fixture(params=["a cgroup", "RLIMIT_NPROC"])
+def bound(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What is to bound the threads of another user, who has a group of his own or none."""
+    group = session_bounds.open_group() if request.param == "a cgroup" else None
+    if group is None and request.param == "a cgroup":
+        pytest.skip("no cgroup can be made here")
+    if group is None:
+        yield "RLIMIT_NPROC"
+        return
+    for path in (group.path, *group.path.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    (group.path / "pids.max").write_text("max")
+    yield str(group.path / "cgroup.procs")
+    for left in group.path.glob(f"{session_bounds.BEGINS}*"):
+        left.rmdir()
+    group.close()
+
+
+def test_hostile_code_of_another_user_is_held(
+    other_user: list[str], bound: str, tmp_path: Path
+) -> None:
+    enters = [] if bound == "RLIMIT_NPROC" else ["sh", "-c", 'echo $$ > "$0"; exec "$@"', bound]
     python = [sys.executable, "-c", OTHER_USER, str(Path(__file__).parent)]
-    done = subprocess.run([*other_user, *python], capture_output=True, text=True, cwd="/")
+    done = subprocess.run([*enters, *other_user, *python], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
     user, words, said = json.loads(done.stdout)
     assert user == NOBODY
-    assert "threads are bounded by RLIMIT_NPROC" in words
+    assert f"threads are bounded by {'a cgroup' if enters else bound}" in words
     for name in ("threads", "clones"):
         assert 8 <= int(said.pop(name)) <= MOST_THREADS
     held = [name for name, text in said.items() if "PermissionError" in text or "OSError" in text]

@@ -27,7 +27,14 @@ from tfgrpo.tools.sandbox import (
     read_confinement,
     refuse_holes,
 )
-from tfgrpo.tools.session_bounds import excess, make_scratch, remove_scratch, too_many_threads
+from tfgrpo.tools.session_bounds import (
+    ThreadGroup,
+    excess,
+    make_scratch,
+    open_group,
+    remove_scratch,
+    too_many_threads,
+)
 from tfgrpo.tools.tool import Arguments, Result, Tool, text_argument, text_spec
 
 SPEC = text_spec(
@@ -54,6 +61,7 @@ class Python(Tool):
         self._process: asyncio.subprocess.Process | None = None
         self._scratch: Path | None = None
         self._counted = self._counts_threads = False
+        self._group: ThreadGroup | None = None
         self._history: list[str] = []
         self._pending = 0
         self._lock = asyncio.Lock()
@@ -165,7 +173,10 @@ class Python(Tool):
             await self._end()
             raise
         self._counted = NO_BOUND in confinement.lacks
-        self._counts_threads = not confinement.threads
+        self._group = open_group()
+        group = self._group
+        held = group is not None and await asyncio.to_thread(group.take, process.pid)
+        self._counts_threads = not (held or confinement.threads)
         return process
 
     async def _watch(self) -> str:
@@ -214,6 +225,9 @@ class Python(Tool):
                 async with asyncio.timeout(END_SECONDS):
                     while await process.stdout.read(65536):
                         pass
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
 
 LOST = "; the session was ended and its variables are lost"

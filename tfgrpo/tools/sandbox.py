@@ -25,7 +25,7 @@ from typing import IO, Literal, TypeAlias
 
 from tfgrpo.store import atomic_write, child_processes
 from tfgrpo.tools.confine import DEVICES, ConfinementGaps, Plan, python_files
-from tfgrpo.tools.session_bounds import make_scratch, remove_scratch
+from tfgrpo.tools.session_bounds import make_scratch, open_group, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
@@ -152,8 +152,15 @@ def strength(sandbox: Sandbox) -> Strength:
     if confinement.missing and not wrapped:
         return Strength("none", tuple(confinement.missing))
     lacks = (*(f"a hold on {what}" for what in confinement.missing), *confinement.lacks)
-    bound = "bounded by RLIMIT_NPROC" if confinement.threads else "counted while code runs"
-    return Strength("bubblewrap" if wrapped else "kernel walls", lacks, bound)
+    return Strength("bubblewrap" if wrapped else "kernel walls", lacks, _thread_words(confinement))
+
+
+def _thread_words(confinement: ConfinementGaps) -> str:
+    group = open_group()
+    if group is not None:
+        group.close()
+        return "bounded by a cgroup"
+    return "bounded by RLIMIT_NPROC" if confinement.threads else "counted while code runs"
 
 
 def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:

@@ -2,13 +2,15 @@
 
 The folder that it writes to is made, measured and removed. What lies in it is hostile: nothing here
 follows a link, walks by path, or calls itself. All of that blocks, and belongs in a thread. Threads
-are counted where `RLIMIT_NPROC` (`confine.py`) does not bound them: it does not hold root.
+are bounded by a cgroup (cgroups(7), `pids`) where one can be made, else by `RLIMIT_NPROC`
+(`confine.py`), which does not hold root, else counted.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -118,6 +120,77 @@ def remove_scratch(folder: Path) -> None:
             environment = child_processes.without_keys()
             streams = {"stdout": DEVNULL, "stderr": DEVNULL}
             child_processes.start([*command, "--", str(folder)], environment, **streams).wait()
+
+
+BEGINS = "tfgrpo-"
+_in_use: set[Path] = set()
+"""The groups of this process that are not closed."""
+
+
+class ThreadGroup:
+    """A cgroup with a bound on its threads. Close it when all that ran in it has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _in_use.add(path)
+
+    def take(self, pid: int) -> bool:
+        """Moves a process and what it has started into the group; returns whether that worked."""
+        taken = set[int]()
+        try:
+            while left := descendants(pid) - taken:  # what they start from now on is in it
+                for one in left:
+                    (self.path / "cgroup.procs").write_text(str(one))
+                taken |= left
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Removes the group; one that still has a process goes when the next is made."""
+        _in_use.discard(self.path)
+        with suppress(OSError):
+            self.path.rmdir()
+
+
+def open_group() -> ThreadGroup | None:
+    """A new group, or None where none can be made; those that are done with are removed."""
+    for parent in _parents():
+        for left in parent.glob(f"{BEGINS}*"):
+            maker = left.name.split("-")[1]
+            is_gone = maker.isdigit() and not Path(f"/proc/{maker}").exists()
+            if is_gone or (maker == str(os.getpid()) and left not in _in_use):
+                with suppress(OSError):
+                    left.rmdir()
+        group = ThreadGroup(parent / f"{BEGINS}{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            group.path.mkdir()
+            (group.path / "pids.max").write_text(str(MOST_THREADS))
+        except OSError:
+            group.close()
+            continue
+        return group
+    return None
+
+
+def _parents() -> Iterator[Path]:
+    """Yields the groups in which one may be made: this process's, and the one that is in, for in
+    version 2 a group with processes has no others."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "pids" in options.split(",")):
+            root, at = before.split(" ")[3:5]
+            for number, controllers, path in (group.split(":", 2) for group in groups):
+                same = number == "0" if kind == "cgroup2" else "pids" in controllers.split(",")
+                if same:
+                    own = Path(at, os.path.relpath(path, root))
+                    yield from (own, own.parent)[: 2 if own != Path(at) else 1]
 
 
 def too_many_threads(pid: int) -> str | None:
