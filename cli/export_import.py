@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import change_object, event_lines
 from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, checked, examples_in
 from tfgrpo.interchange.incoming_versions import bring_in, new_batches, plan
+from tfgrpo.interchange.reference_config import translated
+from tfgrpo.store import atomic_write
+from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.terminal_safe import unseen_in_words
 
@@ -98,7 +102,7 @@ def _say_left_out(app: App, version: Version, *, err: bool) -> None:
 
 
 @click.command("import")
-@click.argument("what", metavar="FILE | git DIR")
+@click.argument("what", metavar="FILE | git DIR | reference-config FILE")
 @click.argument("folder", required=False, metavar="", type=path())
 @option(
     "--format FORMAT",
@@ -126,6 +130,9 @@ def import_(app: App, given: Given) -> None:
     `import git DIR` reads back what `mirror git` wrote: the same versions, plus a version for each
     commit that people made there by hand.
 
+    `import reference-config FILE` translates a practice configuration (YAML) of the reference
+    implementation into a tfgrpo.toml here, and says which settings have no counterpart.
+
     \b
     Examples:
       tfgrpo import experiences.json
@@ -133,10 +140,13 @@ def import_(app: App, given: Given) -> None:
       tfgrpo import library.md --dry-run
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
+    others = {"reference-config": _import_settings, "git": _import_git}
     if given.folder is not None:
-        if given.what != "git":
-            raise click.UsageError(f"one file at a time, or `git DIR`: what is {given.folder}?")
-        _import_git(app, given)
+        if given.what not in others:
+            raise click.UsageError(
+                f"one file at a time, `git DIR` or `reference-config FILE`: what is {given.folder}?"
+            )
+        others[given.what](app, given)
         return
     branch = app.branch()
     document = interchange.read(Path(given.what), given.format_)
@@ -262,11 +272,33 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
     )
 
 
+def _import_settings(app: App, given: Given) -> None:
+    translation = translated(given.folder)
+    target = Path(os.path.relpath(app.root_or_here / "tfgrpo.toml"))
+    if given.as_json:
+        fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}
+        printing.emit_json(fields)
+    elif given.dry_run:
+        printing.echo(translation.toml, nl=False)
+    toml, mode = translation.toml.encode(), atomic_write.SHARED
+    if not given.dry_run and not atomic_write.create(target, toml, mode=mode):
+        raise InvalidOperation(
+            f"there is already a {target}",
+            hint="--dry-run prints the settings; move the file away to have them written",
+        )
+    if given.as_json or given.dry_run:
+        return
+    printing.echo(f"wrote {target}")
+    printing.echo_each(f"  not translated: {line}" for line in translation.left)
+    run = f" --run {translation.run}" if translation.run else ""
+    printing.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
+
+
 def _import_git(app: App, given: Given) -> None:
     from tfgrpo import mirror
 
     if given.dry_run:
-        raise click.UsageError("--dry-run is for files of experiences")
+        raise click.UsageError("--dry-run is for files of experiences and settings")
     returned = mirror.bring_back(app.store, given.folder)
     app.write_library()
     if given.as_json:

@@ -4,6 +4,7 @@ refused in one line with a hint, and nothing ends in a traceback."""
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from tfgrpo import domains, interchange
 from tfgrpo.data import problems, readers
 from tfgrpo.evaluation.verifier_cases import read_cases
 from tfgrpo.improvement.exchange_files import read_exchanges
+from tfgrpo.interchange import reference_config
 from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.store import Store
 from tfgrpo.store.errors import TfgrpoError
@@ -40,6 +42,10 @@ def read_problems(path: Path, _: Store) -> None:
     problems.load(path)
 
 
+def read_config(path: Path, _: Store) -> None:
+    tomllib.loads(reference_config.translated(path).toml)
+
+
 def see_cases(path: Path, _: Store) -> None:
     read_cases(path, domains.find("math"), answers=True)
 
@@ -50,6 +56,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "problems": (read_problems, "problems.jsonl"),
     "cases": (see_cases, "cases.jsonl"),
     "whole file": (read_problems, "problems.json"),
+    "configuration": (read_config, "practice.yaml"),
 }
 
 
@@ -81,6 +88,17 @@ def test_garbage_at_any_place_is_read_or_refused_in_a_line(
             path.write_bytes(content)
             wrong = fault(read, path, store)
             assert not wrong, f"{name}, {done}: {wrong}"[:300]
+
+
+def test_a_configuration_that_names_itself_is_read_once(tmp_path: Path) -> None:
+    names = [f"d{n}" for n in range(6)]
+    for name in ("c", *names):
+        entries = "".join(f"  - {other}@x{n}\n" for n, other in enumerate([*names, "c"] * 3))
+        (tmp_path / f"{name}.yaml").write_text(f"defaults:\n{entries}practice:\n  epochs: 2\n")
+    said = reference_config.translated(tmp_path / "c.yaml")
+    assert "epochs = 2" in said.toml
+    assert any("it names itself" in line for line in said.left)
+    assert any("there are too many" in line for line in said.left)
 
 
 def test_memories_of_mem0_are_found_at_their_lines(tmp_path: Path) -> None:

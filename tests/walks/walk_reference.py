@@ -7,28 +7,36 @@ from walking import Walk, main  # isort: split
 from conftest import problems
 from scripted import ScriptedEndpoint
 
-SETTINGS = """\
-[model]
-model = "m"
-base_url = "BASE_URL"
-[train]
-data = "problems.jsonl"
-epochs = 1
-batch_size = 4
-group_size = 3
-temperature = 0.7
-[eval]
-samples = 2
+PRACTICE = """\
+# @package _global_
+defaults: [_self_]
+exp_id: sums
+practice:
+  epochs: 1
+  batch_size: 4
+  grpo_n: 3
+  rollout_temperature: 0.7
+  shuffle_data: true
+data:
+  practice_dataset_name: problems.jsonl
+evaluation:
+  pass_k: 2
+  data: {dataset: AIME24}
+  verify_filename: math.py
+  agent:
+    model:
+      model_provider: {type: chat.completions, model: m, base_url: BASE_URL}
 """
 
 
 def walk(walk: Walk) -> None:
     """From their files to a run here and an agent back."""
     with ScriptedEndpoint() as server:
+        walk.write("practice.yaml", PRACTICE.replace("BASE_URL", server.base_url))
         walk.write("experiences.json", '{"G0": "Read the question twice."}')
         walk.write("problems.jsonl", problems(range(4)))
         walk.run("init")
-        walk.write("tfgrpo.toml", SETTINGS.replace("BASE_URL", server.base_url))
+        assert "shuffle_data" in walk.run("import", "reference-config", "practice.yaml")
         walk.run("import", "experiences.json")
         walk.run("train", "--run", "sums", "--keep-going")
         assert "learned" in walk.run("log", "-1") or "sums" in walk.run("log")
