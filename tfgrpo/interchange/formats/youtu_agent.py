@@ -60,23 +60,24 @@ def read(source: SourceFile) -> Content:
 def without_secrets(value: object, path: str, removed: list[str]) -> object:
     """A configuration as JSON without possible secrets, whose paths are appended to `removed`."""
     if isinstance(value, dict):
-        named = [(key, key, inner) for key, inner in value.items()]
+        named = [(key, str(key), inner) for key, inner in value.items()]
     elif isinstance(value, list):
-        options = ["", *(one if str(one).startswith("-") else "" for one in value)]
+        words = [str(one) for one in value]
+        options = ["", *(word if word.startswith("-") else "" for word in words)]
         named = [(str(n), options[n], inner) for n, inner in enumerate(value)]
     else:
         return value
     clean = {}
     for key, name, inner in named:
         there = f"{path}.{key}" if path else key
-        if _is_secret(name, inner):
+        if is_secret(name, inner):
             removed.append(there)
         else:
             clean[key] = without_secrets(inner, there, removed)
     return clean if isinstance(value, dict) else [*clean.values()]
 
 
-def _is_secret(name: str, value: object) -> bool:
+def is_secret(name: str, value: object) -> bool:
     """Whether a value may be one, by its name or, where it is no table or list, by itself."""
     if isinstance(value, dict | list):
         return bool(value) and secrets.NAMED.search(name) is not None
