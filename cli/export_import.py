@@ -17,9 +17,9 @@ from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import change_object, event_lines
 from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, checked, examples_in
+from tfgrpo.interchange.incoming_versions import bring_in, new_batches, plan
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store import atomic_write
-from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import OPS, Version
 from tfgrpo.terminal_safe import unseen_in_words
@@ -102,7 +102,7 @@ def _say_left_out(app: App, version: Version, *, err: bool) -> None:
 
 
 @click.command("import")
-@click.argument("what", metavar="FILE | git DIR | reference-… FILE")
+@click.argument("what", metavar="FILE | git DIR | reference-config FILE")
 @click.argument("folder", required=False, metavar="", type=path())
 @option(
     "--format FORMAT",
@@ -112,7 +112,6 @@ def _say_left_out(app: App, version: Version, *, err: bool) -> None:
 )
 @MESSAGE
 @flag("--again", "Restore texts that were changed or deleted since.")
-@option("--run NAME", "With reference-rollouts: the name of the run.")
 @flag("--dry-run", "Show what would be recorded, and record nothing.")
 @JSON
 @FORCE
@@ -132,9 +131,7 @@ def import_(app: App, given: Given) -> None:
     commit that people made there by hand.
 
     `import reference-config FILE` translates a practice configuration (YAML) of the reference
-    implementation into a tfgrpo.toml here, and says which settings have no counterpart. `import
-    reference-rollouts FILE` reads its rollout.jsonl, or a folder of them, as a finished run for
-    `tfgrpo rollouts` to show, and writes the problems in it as a dataset.
+    implementation into a tfgrpo.toml here, and says which settings have no counterpart.
 
     \b
     Examples:
@@ -143,18 +140,11 @@ def import_(app: App, given: Given) -> None:
       tfgrpo import library.md --dry-run
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
-    if given.run is not None and given.what != "reference-rollouts":
-        raise click.UsageError("--run names what `import reference-rollouts FILE` makes")
-    others = {
-        "reference-rollouts": _import_attempts,
-        "reference-config": _import_settings,
-        "git": _import_git,
-    }
+    others = {"reference-config": _import_settings, "git": _import_git}
     if given.folder is not None:
         if given.what not in others:
             raise click.UsageError(
-                f"one file at a time, `git DIR`, `reference-config FILE` or "
-                f"`reference-rollouts FILE`: what is {given.folder}?"
+                f"one file at a time, `git DIR` or `reference-config FILE`: what is {given.folder}?"
             )
         others[given.what](app, given)
         return
@@ -166,9 +156,7 @@ def import_(app: App, given: Given) -> None:
     if given.dry_run:
         _preview(app, document, branch, given)
         return
-    imported = interchange.bring_in(
-        app.store, document, branch, message=given.message, again=given.again
-    )
+    imported = bring_in(app.store, document, branch, message=given.message, again=given.again)
     if imported.versions:
         app.write_library()
     if given.as_json:
@@ -225,13 +213,13 @@ def _warn_of_unseen(document: Document) -> None:
 def _preview(app: App, document: Document, branch: str, given: Given) -> None:
     left: tuple[str, ...] = ()
     if document.batches:
-        new = interchange.new_batches(app.store, document, branch)
+        new = new_batches(app.store, document, branch)
         operations = [operation for batch in new for operation in batch.operations]
         known = len(document.batches) - len(new)
     else:
         how = (document.items, document.provenance, branch)
-        plan = interchange.plan(app.store, *how, again=given.again)
-        operations, known, left = list(plan.operations), plan.known, plan.left
+        import_plan = plan(app.store, *how, again=given.again)
+        operations, known, left = list(import_plan.operations), import_plan.known, import_plan.left
     if given.as_json:
         listed = [operation._asdict() for operation in operations]
         fields = {"branch": branch, "operations": listed, "known": known, "left": left}
@@ -304,27 +292,6 @@ def _import_settings(app: App, given: Given) -> None:
     printing.echo_each(f"  not translated: {line}" for line in translation.left)
     run = f" --run {translation.run}" if translation.run else ""
     printing.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
-
-
-def _import_attempts(app: App, given: Given) -> None:
-    from tfgrpo.interchange.reference_attempts import import_attempts
-
-    if given.dry_run:
-        raise click.UsageError("--dry-run is for files of experiences and settings")
-    root = project_root(app.store.path)
-    imported = import_attempts(app.store, root, given.folder, given.run)
-    run, dataset = imported.run.name, imported.dataset
-    if given.as_json:
-        printing.emit_json({**imported._asdict(), "run": run, "dataset": str(dataset)})
-        return
-    attempts, problems, steps = (
-        printing.plural(getattr(imported, f"{noun}s"), noun)
-        for noun in ("attempt", "problem", "step")
-    )
-    unscored = f", {imported.unscored} of them without a reward" if imported.unscored else ""
-    printing.echo(f"run {run}: {attempts} at {problems} in {steps}{unscored}")
-    printing.echo(f"wrote {dataset.name}")
-    printing.echo(f"next: `tfgrpo rollouts {run}` shows them")
 
 
 def _import_git(app: App, given: Given) -> None:

@@ -16,7 +16,7 @@ from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
 from tfgrpo.workers.queue import Crew, queue_address, read_crew, state_of
-from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent, store_when_there
+from tfgrpo.workers.restart_workers import is_orphan, keep_workers, store_when_there
 
 SLOTS = option(
     "--slots", "Groups that a worker makes at a time.", type=click.IntRange(1, 10_000), default=64
@@ -71,7 +71,7 @@ def run(app: App, given: Given) -> None:
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
+    from tfgrpo.workers.worker import Worker, WorkerOptions, end_with_parent
 
     address, project = queue_address(app.location), open_project(app.root, given.config)
     _end_by_signal()
@@ -88,13 +88,11 @@ def run(app: App, given: Given) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, member.stop)
-        started_by = parent()
-        watching = started_by and asyncio.create_task(end_with(started_by, member.stop))
+        watching = asyncio.create_task(end_with_parent(member.stop))
         slots = printing.plural(given.slots, "slot")
         printing.echo(f"worker {member.name}: {slots}; Ctrl-C ends it")
         await member.run(address)
-        if watching:
-            watching.cancel()
+        watching.cancel()
         printing.echo(f"worker {member.name} has ended")
 
     asyncio.run(work())

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 
 from tfgrpo import interchange
+from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.migrations import migrations as _schema  # noqa: F401 - imported once, before any fork
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.activity.journal import Journal
@@ -144,7 +145,7 @@ class Writer:
         interchange.save(self.store, path, "web", "md")
         path.write_text(path.read_text() + f"- {self.text()}\n")
         document = interchange.read(path)
-        self.do("import", lambda: interchange.bring_in(self.store, document, "main"))
+        self.do("import", lambda: bring_in(self.store, document, "main"))
 
     def call(self) -> None:
         call = Call(

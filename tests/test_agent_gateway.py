@@ -6,12 +6,10 @@ import asyncio
 import http.client
 import json
 import math
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -578,46 +576,6 @@ def test_two_that_ask_the_same_at_once_get_an_answer_each(
 
     with WireEndpoint(script) as server, rigged(tmp_path, server, verifier) as rig:
         assert rig.attempt(agent).response == "<0> <1>"
-
-
-def half_closed(context: AgentContext) -> socket.socket:
-    """A client that has sent the same request as others, and closed its side."""
-    url = urlsplit(context.base_url)
-    assert url.hostname is not None
-    connection = socket.create_connection((url.hostname, url.port or 80), timeout=60)
-    body = json.dumps({"messages": [USER]}).encode()
-    head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: {url.netloc}\r\n"
-    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    connection.shutdown(socket.SHUT_WR)
-    return connection
-
-
-def text_of(connection: socket.socket) -> str:
-    """Its answer, after what may come before one."""
-    with connection, connection.makefile("rb") as file:
-        body = file.read().rpartition(b"\r\n\r\n")[2]
-    return str(json.loads(body)["choices"][0]["message"]["content"])
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_client_that_closes_its_sending_half_gets_an_answer_of_its_own(
-    at_once: bool, tmp_path: Path, verifier: Verifier
-) -> None:
-    answers, both = count(), threading.Barrier(2)
-
-    def script(path: str, body: dict[str, Any]) -> str:
-        return f"<{both.wait(60) if at_once else next(answers)}>"
-
-    def agent(problem: Problem, context: AgentContext) -> str:
-        if not at_once:
-            return " ".join(text_of(half_closed(context)) for _ in range(2))
-        clients = [half_closed(context) for _ in range(2)]
-        return " ".join(sorted(map(text_of, clients)))
-
-    with WireEndpoint(script) as server, rigged(tmp_path, server, verifier) as rig:
-        trajectory = rig.attempt(agent)
-        assert trajectory.response == "<0> <1>"
-        assert len(server.requests) == len(trajectory.calls) == 2
 
 
 def test_an_agent_that_is_over_asks_nothing_more(tmp_path: Path, verifier: Verifier) -> None:

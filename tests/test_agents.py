@@ -294,7 +294,7 @@ def test_a_copy_that_fails_half_way_leaves_nothing(
         Path(target).write_text("half")
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr("tfgrpo.agents.workspace._copy_file", fails)
+    monkeypatch.setattr("tfgrpo.agents.workspace.shutil.copy2", fails)
     with pytest.raises(OSError, match="no space"):
         workspace.copy()
     assert list(temporary.iterdir()) == []

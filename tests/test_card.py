@@ -15,6 +15,7 @@ from scripted import ScriptedEndpoint, restless, write_problems
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.formats.card import FENCE, MARK, _rendered
+from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.store import Operation, Store
 
@@ -51,14 +52,14 @@ def test_a_card_is_for_people_and_comes_back_whole(card: Path, tmp_path: Path) -
         Store.open(tmp_path / "theirs") as theirs,
         Store.init(tmp_path / "mine/.tfgrpo/store.db", author="bob") as mine,
     ):
-        (version,) = interchange.bring_in(mine, document, "main").versions
+        (version,) = bring_in(mine, document, "main").versions
         assert mine.library("main") == theirs.library("main"), "texts and ids"
         assert version.meta["import"]["card"]["version"] == theirs.tip("main").digest.hex()
         assert version.meta["import"]["card"]["licence"] == "CC-BY-4.0"
         first, second = mine.events(version)
         assert (first.evidence or {})["claimed"]["effect"] == EVIDENCE["effect"]
         assert "claimed" not in (second.evidence or {})
-        assert interchange.bring_in(mine, document, "main").versions == ()
+        assert bring_in(mine, document, "main").versions == ()
 
 
 def test_a_change_anywhere_in_a_card_is_told(card: Path) -> None:

@@ -16,7 +16,8 @@ from tfgrpo import domains, interchange
 from tfgrpo.data import problems, readers
 from tfgrpo.evaluation.verifier_cases import read_cases
 from tfgrpo.improvement.exchange_files import read_exchanges
-from tfgrpo.interchange import reference_attempts, reference_config
+from tfgrpo.interchange import reference_config
+from tfgrpo.interchange.incoming_versions import bring_in
 from tfgrpo.store import Store
 from tfgrpo.store.errors import TfgrpoError
 
@@ -28,7 +29,7 @@ Reader: TypeAlias = Callable[[Path, Store], None]
 
 
 def read_library(path: Path, store: Store) -> None:
-    interchange.bring_in(store, interchange.read(path), "main")
+    bring_in(store, interchange.read(path), "main")
 
 
 def read_exchange(path: Path, _: Store) -> None:
@@ -39,11 +40,6 @@ def read_exchange(path: Path, _: Store) -> None:
 def read_problems(path: Path, _: Store) -> None:
     list(readers.read(path))
     problems.load(path)
-
-
-def read_attempts(path: Path, store: Store) -> None:
-    name = f"r{len(store.runs.all())}"
-    reference_attempts.import_attempts(store, path.parent, path, name)
 
 
 def read_config(path: Path, _: Store) -> None:
@@ -60,7 +56,6 @@ READERS: dict[str, tuple[Reader, str]] = {
     "problems": (read_problems, "problems.jsonl"),
     "cases": (see_cases, "cases.jsonl"),
     "whole file": (read_problems, "problems.json"),
-    "attempts": (read_attempts, "rollout.jsonl"),
     "configuration": (read_config, "practice.yaml"),
 }
 

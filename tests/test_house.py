@@ -249,11 +249,9 @@ WRITERS = {
     "store/atomic_write.py": "writes all the others",
     "store/transfer/locations.py": "a clone whose file was synchronised takes its place",
     "tfgrpo/local/partial_download.py": "a download that was synchronised takes its place",
-    "tfgrpo/agents/workspace.py": "copies for an attempt, until it ends",
     "tfgrpo/local/weights_sources.py": "what pip says, until it ends",
-    "tfgrpo/tools/corpus.py": "a folder whose files were synchronised takes its place",
-    "tfgrpo/tools/session_bounds.py": "what sandboxed code has left, to be removed; files of the "
-    "kernel",
+    "tfgrpo/tools/corpus.py": "an index that is made anew where it is not whole",
+    "tfgrpo/tools/session_bounds.py": "files of the kernel",
     "cli/fsck_redact.py": "an account of a crash, in the folder for temporary files",
 }
 """Who writes files in a way of their own, and why a loss of power or a kill does no harm there."""

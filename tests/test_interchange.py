@@ -21,6 +21,7 @@ from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.format_types import Format
 from tfgrpo.interchange.formats import markdown
+from tfgrpo.interchange.incoming_versions import Imported, bring_in
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store import Experience, Operation, Store, derived_id
 from tfgrpo.store.fsck import fsck
@@ -62,10 +63,8 @@ def written(content: str | bytes, name: str = "library.txt") -> Path:
     return path
 
 
-def bring(
-    store: Store, path: Path, branch: str = "main", *, again: bool = False
-) -> interchange.Imported:
-    return interchange.bring_in(store, interchange.read(path), branch, again=again)
+def bring(store: Store, path: Path, branch: str = "main", *, again: bool = False) -> Imported:
+    return bring_in(store, interchange.read(path), branch, again=again)
 
 
 def saved(store: Store, format: str, revision: str = "HEAD") -> Path:
@@ -525,7 +524,6 @@ NO_NUMBERS = {
     "agent": "agent:\n  instructions: |\n    [G0]. a\n  temperature: .nan\n",
     "a history": '{"version": "v", "op": "ADD", "experience": "0123456789ab", "text": "a", '
     '"evidence": {"reward": [NaN, 1.5]}}\n',
-    "gepa": '{"candidates": [{"a": "b"}], "val_aggregate_scores": [NaN]}',
 }
 
 

@@ -185,7 +185,7 @@ def test_what_is_too_long_to_be_repeated_is_an_experience_of_its_own(content: st
 
 
 def test_what_nests_deep_is_read_and_too_deep_listed_with_its_lines() -> None:
-    for depth, levels in ((60, 60), (200, 87)):
+    for depth, levels in ((60, 60), (200, 60)):
         lines = ["  " * level + f"- level {level}" for level in range(depth)]
         found = markdown_blocks.read(lines)
         assert [item.text for item in found.items] == [f"level {n}" for n in range(levels)]

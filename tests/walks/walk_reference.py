@@ -1,8 +1,6 @@
-"""A user of the reference implementation: brings settings, a library and old attempts along."""
+"""A user of the reference implementation: brings settings and a library along."""
 
 from __future__ import annotations
-
-import json
 
 from walking import Walk, main  # isort: split
 
@@ -36,19 +34,10 @@ def walk(walk: Walk) -> None:
     with ScriptedEndpoint() as server:
         walk.write("practice.yaml", PRACTICE.replace("BASE_URL", server.base_url))
         walk.write("experiences.json", '{"G0": "Read the question twice."}')
-        rows = [
-            {"problem": "What is 1 op 4?", "groundtruth": "6", "response": str(n), "reward": n == 6}
-            for n in (5, 6)
-        ]
-        text = "".join(json.dumps(row | {"reward": float(row["reward"])}) + "\n" for row in rows)
-        walk.write("old/step_0/rollout.jsonl", text)
         walk.write("problems.jsonl", problems(range(4)))
         walk.run("init")
         assert "shuffle_data" in walk.run("import", "reference-config", "practice.yaml")
         walk.run("import", "experiences.json")
-        assert "2 attempts" in walk.run("import", "reference-rollouts", "old")
-        said = walk.run("rollouts", "old", "--problem", "problem-1")
-        assert "What is 1 op 4?" in said, said
         walk.run("train", "--run", "sums", "--keep-going")
         assert "learned" in walk.run("log", "-1") or "sums" in walk.run("log")
         walk.run("eval", "problems.jsonl")

@@ -39,6 +39,11 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools.session_bounds import remove_scratch
 
+GIVEN = (
+    *("library", "system", "base_url", "model", "sample", "seed"),
+    *("temperature", "max_tokens", "deadline"),
+)
+"""What a command gets of an `AgentContext`."""
 LONGEST = 96 << 10
 """Bytes of a variable: systems take no longer ones. A longer problem is on standard input alone."""
 
@@ -87,19 +92,9 @@ class CommandAgent:
 def problem_json(place: Place) -> dict[str, Any]:
     """Returns what a command is reported of its attempt."""
     context = place.agent_context(sync=True)
-    return {
-        **of_problem(without_answer(place.desk.context.problem)),
-        "library": context.library,
-        "system": context.system,
-        "prompt": context.messages,
-        "base_url": context.base_url,
-        "model": context.model,
-        "sample": context.sample,
-        "seed": context.seed,
-        "temperature": context.temperature,
-        "max_tokens": context.max_tokens,
-        "deadline": context.deadline,
-    }
+    fields = {name: getattr(context, name) for name in GIVEN}
+    problem = of_problem(without_answer(place.desk.context.problem))
+    return {**problem, "prompt": context.messages, **fields}
 
 
 def of_problem(problem: Problem) -> dict[str, Any]:

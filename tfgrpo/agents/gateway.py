@@ -15,14 +15,10 @@ agent that holds this loop up hears that it does.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-import select
-import sys
-import termios
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping
@@ -69,9 +65,6 @@ FINAL = "x-should-retry"
 """The header that tells clients not to try again: that was done here."""
 HELD_UP = 30.0
 """Seconds without a turn of the run's event loop after which a client hears that it is held up."""
-INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
-LOOK = 0.001
-"""Seconds between two looks at whether the system of a client has taken what it was sent."""
 T = TypeVar("T")
 
 
@@ -81,43 +74,20 @@ class Reply(NamedTuple):
     status: int
     body: bytes
     kind: str = "application/json"
-    final: bool = False
 
 
 class Client:
     """Who sent a request, and whether it `was_answered`. What becomes of its connection is known on
     the gateway's thread alone, and the run's event loop may have an answer before that is."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, modern: bool
-    ) -> None:
-        self._reader, self._writer, self._modern = reader, writer, modern
-        self.was_answered = self._is_refused = False
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.was_answered = False
 
     @property
     def is_gone(self) -> bool:
         """Whether its connection is seen to have ended."""
-        return self._is_refused or self._writer.is_closing()
-
-    async def look(self) -> None:
-        """Sees whether one that sends no more still waits for its answer (RFC 9112, section 9.6).
-        It is sent what can be sent before an answer: its system takes that, or refuses it. To
-        HTTP/1.0 nothing can be, and it is taken for gone."""
-        if not self._reader.at_eof() or self.is_gone:
-            return
-        if not self._modern:
-            self._is_refused = True
-            return
-        self._writer.write(INTERIM)
-        number = self._writer.get_extra_info("socket").fileno()
-        poll = select.poll()
-        poll.register(number, 0)
-        while not self.is_gone:
-            waits = _not_taken(number)
-            self._is_refused = bool(poll.poll(0))
-            if not waits:
-                return
-            await asyncio.sleep(LOOK)
+        return self._reader.at_eof() or self._writer.is_closing()
 
 
 @dataclass(eq=False, slots=True)
@@ -186,8 +156,6 @@ class Gateway:
         )
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self._clients: set[Client] = set()
-        """Those that wait for an answer."""
         self._port = 0
 
     async def start(self) -> None:
@@ -257,13 +225,8 @@ class Gateway:
             else:
                 if request is None:
                     return
-                client = Client(reader, writer, modern=request.http_version >= b"1.1")
-                self._clients.add(client)
-                try:
-                    reply = await self._reply(request, body, client)
-                    await client.look()
-                finally:
-                    self._clients.discard(client)
+                client = Client(reader, writer)
+                reply = await self._reply(request, body, client)
                 client.was_answered = not client.is_gone
             is_head = request is not None and request.method == b"HEAD"
             await _send(http, writer, reply, is_head=is_head)
@@ -282,12 +245,11 @@ class Gateway:
                 f"the run's event loop was blocked for {HELD_UP:g} s: use an asynchronous client "
                 "in an `async` function, or make it a plain function"
             )
-            return _refused(500, why, final=True)
-        await asyncio.gather(*(one.look() for one in self._clients if one is not client))
+            return _refused(500, why)
         try:
             return await _on(self._run_loop, self._answer(request, body, client))
         except Exception as error:  # a client that hears nothing would ask again
-            return _refused(500, f"a bug of the gateway: {describe_error(error)}", final=True)
+            return _refused(500, f"a bug of the gateway: {describe_error(error)}")
 
     # answers, on the run's event loop:
 
@@ -295,9 +257,9 @@ class Gateway:
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
         desk, path = self._desk(request.target.decode("latin-1").partition("?")[0], headers)
         if desk is None:
-            return _refused(401, "the key is no attempt's, or its attempt is over", final=True)
+            return _refused(401, "the key is no attempt's, or its attempt is over")
         if body is None:
-            return _refused(413, f"the body has more than {MOST >> 20} MiB", final=True)
+            return _refused(413, f"the body has more than {MOST >> 20} MiB")
         path = "/" + "/".join(part for part in path.split("/") if part)
         route = path.removeprefix("/v1")
         model = desk.context.calls.endpoint.model
@@ -307,14 +269,14 @@ class Gateway:
             return _json(200, listed if one else {"object": "list", "data": [listed]})
         if request.method != b"POST" or route not in (*LIMITS, *COUNTING):
             offered = ", ".join((*LIMITS, *COUNTING, "/models"))
-            return _refused(404, f"an attempt's gateway answers {offered}, not {path}", final=True)
+            return _refused(404, f"an attempt's gateway answers {offered}, not {path}")
         try:
             placed = _placed(desk, path, body)
         except RepeatedKey as error:
-            return _refused(400, f"the body has the key {error} twice", final=True)
+            return _refused(400, f"the body has the key {error} twice")
         except (NotJson, ValueError, RecursionError) as error:
             why = f"the body is no JSON object that can be recorded: {error}"
-            return _refused(400, why, final=True)
+            return _refused(400, why)
         if route in COUNTING:
             return _json(200, {"input_tokens": count_tokens(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
@@ -345,7 +307,7 @@ class Gateway:
 
     async def _ask(self, desk: Desk, wire: Json, turn: int) -> Reply:
         if desk.error is not None:
-            return _refused(403, str(desk.error), final=True)
+            return _refused(403, str(desk.error))
         route, body = wire["route"], wire["body"]
         context, messages = desk.context, desk.shared(request_messages(body))
         prompt, turns = prompt_of(messages)
@@ -355,11 +317,11 @@ class Gateway:
         try:
             recorded = await context.calls.ask(request, call_path=call_path, sample=context.sample)
         except CallFailed as error:
-            return _refused(400, str(error), final=True)
+            return _refused(400, str(error))
         except TfgrpoError as error:  # the budget's, the endpoint's, the store's: the run's end
             desk.error = error
             desk.over.set()
-            return _refused(403, str(error), final=True)
+            return _refused(403, str(error))
         answer = recorded.answer
         given, before = answer.wire.get("body"), body.get("previous_response_id")
         desk.passed.append(
@@ -405,14 +367,6 @@ async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def _not_taken(number: int) -> int:
-    """Returns how many bytes the other system has not taken yet; 0 where this one cannot tell."""
-    try:
-        return int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-    except OSError:  # some systems tell it of terminals alone
-        return 0
-
-
 async def _read(
     http: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> tuple[h11.Request | None, bytes | None]:
@@ -448,7 +402,7 @@ async def _send(
     http: h11.Connection, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool
 ) -> None:
     headers = [("content-type", reply.kind), ("content-length", str(len(reply.body)))]
-    if reply.final:
+    if reply.status >= 400:
         headers.append((FINAL, "false"))
     response = h11.Response(status_code=reply.status, headers=headers)
     parts = [response, h11.Data(data=reply.body), h11.EndOfMessage()]
@@ -462,8 +416,7 @@ def _json(status: int, value: object) -> Reply:
     return Reply(status, json.dumps(value).encode())
 
 
-def _refused(status: int, message: str, *, final: bool = False) -> Reply:
+def _refused(status: int, message: str) -> Reply:
     """Returns an error in the form that the clients of both providers read."""
     error = {"type": "tfgrpo_gateway", "message": message, "code": None}
-    body = json.dumps({"type": "error", "error": error}).encode()
-    return Reply(status, body, final=final)
+    return _json(status, {"type": "error", "error": error})

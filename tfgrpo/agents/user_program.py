@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import IO
 
 from tfgrpo.agents.orphan_guard import RUN_MARK, guarded
 from tfgrpo.model import secrets
@@ -122,11 +123,11 @@ class _Watched:
 
     async def talk(self, given: bytes) -> tuple[bytes, bytes]:
         """Gives a process what it reads, and returns what it says when it has ended."""
-        streams = (self._process.stdout, self._process.stderr)
+        pipes = (self._process.stdout, self._process.stderr)
         reading = [
-            asyncio.create_task(self._listen(stream.fileno(), heard))
-            for stream, heard in zip(streams, self._heard, strict=True)
-            if stream is not None
+            asyncio.create_task(self._listen(pipe, heard))
+            for pipe, heard in zip(pipes, self._heard, strict=True)
+            if pipe is not None
         ]
         writing = asyncio.create_task(self._say(given))
         try:
@@ -146,51 +147,34 @@ class _Watched:
             await asyncio.gather(*reading, writing, return_exceptions=True)
         return self.heard
 
-    async def _listen(self, stream: int, heard: bytearray) -> None:
-        loop = asyncio.get_running_loop()
-        os.set_blocking(stream, False)
-        ready = asyncio.Event()
-        loop.add_reader(stream, ready.set)
+    async def _listen(self, pipe: IO[bytes], heard: bytearray) -> None:
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
         try:
-            while True:
-                await ready.wait()
-                ready.clear()
-                try:
-                    data = os.read(stream, 1 << 16)
-                except BlockingIOError:
-                    continue
-                if not data:
-                    return
+            while data := await reader.read(1 << 16):
                 heard += data
                 if len(heard) > self._limits.output:
                     self.too_much = f"wrote more than {self._limits.output:,} bytes"
                     return
-                ready.set()
-                await asyncio.sleep(0)
         finally:
-            loop.remove_reader(stream)
+            transport.close()
 
     async def _say(self, given: bytes) -> None:
         """Writes what the process reads; one that reads nothing is no error."""
-        pipe = self._process.stdin
-        assert pipe is not None
-        loop, ready, number = asyncio.get_running_loop(), asyncio.Event(), pipe.fileno()
-        os.set_blocking(number, False)
-        loop.add_writer(number, ready.set)
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._process.stdin
+        )
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
         try:
-            while given:
-                await ready.wait()
-                ready.clear()
-                with suppress(BlockingIOError):
-                    given = given[os.write(number, given) :]
-                ready.set()
-                await asyncio.sleep(0)
-        except BrokenPipeError:
-            pass
+            writer.write(given)
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
         finally:
-            loop.remove_writer(number)
-            with suppress(BrokenPipeError):
-                pipe.close()
+            transport.abort()
 
     def _takes_too_much(self) -> bool:
         members = self._family.members(process_table.AGE)

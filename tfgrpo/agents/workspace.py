@@ -1,8 +1,7 @@
 """Workspaces: a fresh copy of a folder for each attempt, and what the attempt changed in it.
 
-A copy shares the blocks of its files with the folder where the file system can (reflinks), else it
-is made anew. Links within the folder stay links, and lead within the copy; one that leads out is
-refused before anything is paid for, and so is git's own. Sockets and devices are refused too.
+Links within the folder stay links, and lead within the copy; one that leads out is refused before
+anything is paid for, and so is git's own. Sockets and devices are refused too.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +28,6 @@ LONGEST = 64 << 10
 SHOWN = 32_000
 """Characters of all changes together that are kept, and of the names of what has changed."""
 MOST_FILES = 100_000
-_CLONE = 0x40049409
-"""FICLONE of Linux: the new file shares the other's blocks."""
 
 
 class Known(NamedTuple):
@@ -82,7 +78,7 @@ class Workspace:
                 target.mkdir()
                 folders.append((path, target))
             elif entry.is_file():
-                _copy_file(path, target)
+                shutil.copy2(path, target)
         for path, target in reversed(folders):  # one may not be written to
             shutil.copystat(path, target)
 
@@ -241,15 +237,3 @@ def _difference(name: str, before: Known | None, after: Known | None) -> str:
         old.splitlines(keepends=True), after.text.splitlines(keepends=True), name, name
     )
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    """Copies a file with its mode, sharing its blocks where that can be done."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        with source.open("rb") as old, target.open("wb") as new:
-            fcntl.ioctl(new, _CLONE, old.fileno())
-        shutil.copystat(source, target)
-        return
-    shutil.copy2(source, target)

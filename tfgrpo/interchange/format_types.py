@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Operation
@@ -22,6 +23,9 @@ class UnreadableLibrary(TfgrpoError):
 
 
 NOTHING: Json = MappingProxyType({})
+SHORT = 200
+"""Characters of a value that is kept as evidence."""
+STRING = r'"(?:[^"\\]|\\.)*"'
 
 
 class Item(NamedTuple):
@@ -43,6 +47,11 @@ class Skipped(NamedTuple):
     last: int
     what: str
     text: str = ""
+
+    @classmethod
+    def at(cls, line: int | None, what: str, text: str = "") -> Self:
+        """A part at one line, if that is known, and how its text begins."""
+        return cls(line or 0, line or 0, what, " ".join(text.split())[:60])
 
     def __str__(self) -> str:
         where = "" if not self.first else f"line {self.first}"
@@ -111,25 +120,61 @@ class SourceFile:
         """Its lines, with Windows' line ends taken off; other line separators are text."""
         return [line.removesuffix("\r") for line in self.text.split("\n")]
 
+    @property
+    def name(self) -> str:
+        """The name of the file, with marks for what is no text in it."""
+        return self.path.name.encode(errors="surrogateescape").decode(errors="replace")
+
+    @cached_property
+    def first_line(self) -> str:
+        """Its first line that is not blank."""
+        return next((line for line in self.lines if line.strip()), "")
+
     @cached_property
     def json(self) -> object:
         """Its value as JSON, each object as `Pairs`; None when it is none (`null` is none)."""
-        return _json(self.text)
+        return self._value_or_none(self.text)
 
     @cached_property
     def first_row(self) -> object:
         """The value of its first line that is not blank, as JSON; None when it is none."""
-        return _json(next((line for line in self.lines if line.strip()), ""))
+        return self._value_or_none(self.first_line)
+
+    def _value_or_none(self, text: str) -> object:
+        try:
+            return self.value(text)
+        except (ValueError, RecursionError):
+            return None
+
+    def value(self, text: str, line: int | None = None) -> Any:
+        """A text of it as JSON; what is no number is None. Raises ValueError, RecursionError, and
+        UnreadableLibrary for half a character."""
+        import json
+
+        value = json.loads(
+            text,
+            object_pairs_hook=Pairs,
+            parse_float=lambda digits: _finite(float(digits)),
+            parse_constant=lambda _: None,
+        )
+        if "\\u" in text:
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise self.wrong(
+                    "has half a character (a lone surrogate)",
+                    line or self._line_of_half(),
+                    hint="write the whole character, or take it out",
+                ) from None
+        return value
 
     def rows(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yields (line, object) of JSONL. Raises UnreadableLibrary with the line."""
-        import json
-
         for number, line in enumerate(self.lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = self.value(line, number)
             except (ValueError, RecursionError) as error:
                 raise self.wrong(
                     f"not JSON: {error}", number, hint="is the line complete?"
@@ -141,32 +186,26 @@ class SourceFile:
     @cached_property
     def key_lines(self) -> dict[str, int]:
         """The lines of its keys as JSON: key → where it first stands."""
-        import json
-
-        lines: dict[str, int] = {}
-        at, line = 0, 1
-        for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', self.text):
-            if match[1]:
-                line += self.text.count("\n", at, match.start())
-                at = match.start()
-                lines.setdefault(json.loads(self.text[at : match.start(1)], strict=False), line)
-        return lines
+        return self._lines_of(rf"({STRING})\s*:|{STRING}")
 
     @cached_property
     def id_lines(self) -> dict[str, int]:
         """The lines of the values of `id` as JSON: value → where it first stands."""
+        return self._lines_of(rf'"id"\s*:\s*({STRING}|-?\d{{1,40}})')
+
+    def _lines_of(self, pattern: str) -> dict[str, int]:
         import json
 
         lines: dict[str, int] = {}
         at, line = 0, 1
-        for match in re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,40})', self.text):
-            line += self.text.count("\n", at, match.start())
-            at = match.start()
-            lines.setdefault(str(json.loads(match[1], strict=False)), line)
+        for match in re.finditer(pattern, self.text):
+            if match[1]:
+                line += self.text.count("\n", at, match.start())
+                at = match.start()
+                lines.setdefault(str(json.loads(match[1], strict=False)), line)
         return lines
 
-    @cached_property
-    def line_of_half(self) -> int | None:
+    def _line_of_half(self) -> int | None:
         """The line where half a character is first written, as `\\ud83d` without its other
         half."""
         match = re.search(
@@ -185,14 +224,17 @@ class SourceFile:
         return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
 
 
-def _json(text: str) -> object:
-    import json
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
-    try:
-        value: object = json.loads(text, object_pairs_hook=Pairs)
-    except (ValueError, RecursionError):
-        return None
-    return value
+
+def short_values(row: Mapping[str, object], keys: Iterable[str]) -> dict[str, object]:
+    """The values of a row under these keys that are short texts or numbers."""
+    return {
+        key: value
+        for key in keys
+        if isinstance(value := row.get(key), str | int | float) and len(str(value)) <= SHORT
+    }
 
 
 class Pairs(dict[str, object]):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import math
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfgrpo.interchange.format_types import (
-    Content,
     Document,
     Format,
     Skipped,
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 
 
 HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each experience'
-
-HALF = re.compile("[\ud800-\udfff]")
-"""Half of a pair that JSON and YAML write a character as: no text has it."""
 
 LARGEST = 64_000_000
 """Bytes of a file that are read at most."""
@@ -115,20 +109,20 @@ def read(path: Path, format: str | None = None) -> Document:
     source = SourceFile(path, data)
     try:
         chosen = chosen or _detected(source)
-        content = _storable(source, chosen.read(source))
+        content = chosen.read(source)
     except RecursionError:
         raise source.wrong("is nested too deep", hint=HINT) from None
     items = tuple(item for item in content.items if item.text.strip())
-    blank = []
-    for item in content.items:
-        if not item.text.strip():
-            called = " ".join(map(str, (item.evidence or {}).values()))[:60]
-            blank.append(Skipped(item.line or 0, item.line or 0, "has no text", called))
+    blank = [
+        Skipped.at(item.line, "has no text", " ".join(map(str, (item.evidence or {}).values())))
+        for item in content.items
+        if not item.text.strip()
+    ]
     if not items and not content.batches:
         raise source.wrong(f"contains no experiences (read as {chosen.name})", hint=HINT)
     return Document(
         path,
-        path.name.encode(errors="surrogateescape").decode(errors="replace"),
+        source.name,
         source.sha256,
         chosen.name,
         items,
@@ -144,43 +138,6 @@ def _detected(source: SourceFile) -> Format:
     if not sure[likeliest]:
         raise source.wrong("contains no experiences", hint=HINT)
     return likeliest
-
-
-def _storable(source: SourceFile, content: Content) -> Content:
-    """Content as a store takes it: what is no number is none. Raises UnreadableLibrary for half a
-    character, with the line where it is known."""
-
-    def plain(value: Any, line: int | None = None) -> Any:
-        if isinstance(value, float):
-            return value if math.isfinite(value) else None
-        if isinstance(value, Mapping):
-            return {plain(key, line): plain(held, line) for key, held in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(held, line) for held in value]
-        if not isinstance(value, str) or not HALF.search(value):
-            return value
-        try:  # YAML does not join two halves
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-        except UnicodeDecodeError:
-            raise source.wrong(
-                "has half a character (a lone surrogate)",
-                line or source.line_of_half,
-                hint="write the whole character, or take it out",
-            ) from None
-
-    def tuples(row: Any, line: int | None) -> Any:
-        return type(row)._make(plain(value, line) for value in row)
-
-    items = [tuples(item, item.line) for item in content.items]
-    batches = []
-    for batch in content.batches:
-        operations = [tuples(*pair) for pair in zip(batch.operations, batch.lines, strict=True)]
-        first = batch.lines[0] if batch.lines else None
-        named = batch._replace(
-            message=plain(batch.message, first), origin=plain(batch.origin, first)
-        )
-        batches.append(named._replace(digest=plain(batch.digest, first), operations=operations))
-    return content._replace(items=items, batches=batches, meta=plain(content.meta))
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:

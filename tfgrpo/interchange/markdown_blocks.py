@@ -9,10 +9,10 @@ letter.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from tfgrpo.interchange.format_types import Content, Item, Skipped, UnreadableLibrary
 from tfgrpo.interchange.formats import markdown
@@ -26,12 +26,10 @@ LARGEST = 2_000_000
 """Characters of Markdown without ids that are read at most."""
 MOST = 100_000
 """Lines of it, blank ones aside: each takes about a tenth of a millisecond."""
-NESTING = 60
+NESTING = 122
 """Levels of lists, points and quotations in one another that are read; every one costs time."""
 REPEATED = 300
 """Characters of an introduction, a heading or the head of a table that many texts may repeat."""
-ROUNDS = 3
-"""How often what was nested deeper than that is read again by itself."""
 CODE = 12
 """Lines of code that a text takes along at most."""
 SENTENCE = 12
@@ -113,7 +111,7 @@ class Reading:
         """Lists lines that become nothing, by their numbers."""
         rows = self.lines[first - self.start : last - self.start + 1]
         text = next((t for t in rows if WORD.search(t) and not markdown.FENCE.match(t.strip())), "")
-        self.skipped.append(Skipped(first, last, what, " ".join(text.split())[:60]))
+        self.skipped.append(Skipped.at(first, what, text)._replace(last=last))
 
     def head(self, heading: Heading) -> None:
         """Goes on under a heading: those of its level and below end here."""
@@ -132,31 +130,14 @@ class Reading:
             if self.headings:
                 self.headings[-1].used = True
 
-    def left(self) -> str:
-        """The text with nothing in it but what no block was read from, at the margin."""
-        rows = [""] * len(self.lines)
-        for run in self._runs():
-            dedented = textwrap.dedent("\n".join(self.lines[number] for number in run))
-            rows[run[0] : run[-1] + 1] = dedented.split("\n")
-        return "\n".join(rows)
-
-    def _runs(self) -> list[list[int]]:
-        runs: list[list[int]] = []
-        for number, line in enumerate(self.lines):
-            if number in self.covered or not WORD.search(line):
-                continue
-            if runs and runs[-1][-1] == number - 1:
-                runs[-1].append(number)
-            else:
-                runs.append([number])
-        return runs
-
     def finish(self) -> Content:
         """Everything, with the lines that nothing has read among the skipped."""
         self._close(0)
-        for run in self._runs():
-            what = "nested too deep, or no Markdown"
-            self.skip(run[0] + self.start, run[-1] + self.start, what)
+        lines = enumerate(self.lines)
+        unread = [n for n, line in lines if n not in self.covered and WORD.search(line)]
+        for _, run in groupby(enumerate(unread), key=lambda pair: pair[1] - pair[0]):
+            numbers = [number + self.start for _, number in run]
+            self.skip(numbers[0], numbers[-1], "nested too deep, or no Markdown")
         items = tuple(sorted(self.items, key=lambda item: item.line or 0))
         return Content(items, skipped=tuple(sorted(self.skipped)))
 
@@ -178,12 +159,8 @@ def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> Conten
         )
     reading = Reading(masked, start)
     reading.items += [item._replace(line=first + start) for first, _, item in exact]
-    for _ in range(ROUNDS):
-        if not text.strip():
-            break
-        tokens = _parser().parse(text)
-        _walk(reading, tokens, 0, len(tokens), "")
-        text = reading.left()
+    tokens = _parser().parse(text)
+    _walk(reading, tokens, 0, len(tokens), "")
     return reading.finish()
 
 
@@ -347,26 +324,21 @@ def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix
 
 def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
     line, _ = reading.cover(tokens[at])
-    head: list[str] = []
-    row: list[str] = []
-    rows = 0
-    for number in range(at, end):
-        token: Any = tokens[number]
+    rows: list[tuple[int, list[str]]] = []
+    for token in tokens[at:end]:
         if token.type == "tr_open":
-            row, here = [], reading.start + (token.map or (line, 0))[0]
+            rows.append((reading.start + (token.map or tokens[at].map or (0, 0))[0], []))
         elif token.type == "inline":
-            row.append(" ".join(token.content.split()))
-        elif token.type == "tr_close" and tokens[number + 1].type == "thead_close":
-            head = row
-            if sum(map(len, head)) > REPEATED:
-                reading.emit("; ".join(filter(None, head)), here, prefix)
-                head = []
-        elif token.type == "tr_close" and any(row):
-            rows += 1
-            names = [*head, *[""] * len(row)]
-            cells = [f"{n}: {c}" if n else c for n, c in zip(names, row, strict=False) if c]
-            reading.emit("; ".join(cells), here, prefix)
-    if not rows:
+            rows[-1][1].append(" ".join(token.content.split()))
+    (top, head), *body = rows
+    if sum(map(len, head)) > REPEATED:
+        reading.emit("; ".join(filter(None, head)), top, prefix)
+        head = []
+    for here, row in body:
+        names = [*head, *[""] * len(row)]
+        cells = [f"{n}: {c}" if n else c for n, c in zip(names, row, strict=False) if c]
+        reading.emit("; ".join(cells), here, prefix)
+    if not any(any(row) for _, row in body):
         reading.skip(line, line + 1, "a table without rows")
 
 

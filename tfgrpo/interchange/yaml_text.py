@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from tfgrpo.interchange.format_types import SourceFile, UnreadableLibrary
 
 UNQUOTED = re.compile(r"([\w.-]+):[ \t]+(\S.*)")
 
 
-def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
-    """The mapping of a YAML text that starts at line `first`. Raises UnreadableLibrary."""
+def loaded(source: SourceFile, text: str, first: int = 1) -> dict[str, Any]:
+    """The mapping of a YAML text that starts at line `first`, as JSON has it: dates are texts.
+    Raises UnreadableLibrary."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # a few aliases of aliases are gigabytes
@@ -22,18 +24,18 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
             return super().compose_node(parent, index)
 
     try:
-        value = yaml.load(text, Loader)
+        value = source.value(json.dumps(yaml.load(text, Loader), default=str))
     except yaml.MarkedYAMLError as error:
         at = first + (error.problem_mark.line if error.problem_mark else 0)
         raise source.wrong(f"not YAML: {error.problem}", at, hint="is the file complete?") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise source.wrong(f"not YAML: {error}", first, hint="is the file complete?") from None
     if not isinstance(value, dict):
         raise source.wrong("not a mapping", first, hint="`key: value` lines are expected")
     return value
 
 
-def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
+def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[str, Any]:
     """The mapping of a front matter; in one that quotes nothing a line's value is its rest. Raises
     UnreadableLibrary with the line."""
     try:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from tfgrpo import interchange
 from tfgrpo.connect import check_endpoints
 from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.eval_setup import EvalPlan
 from tfgrpo.evaluation.scoring import EvalTask
+from tfgrpo.interchange import incoming_versions
 from tfgrpo.interchange.format_types import Document
 from tfgrpo.learn.interplay import Interplay, interplay
 from tfgrpo.learn.measure import in_trial
@@ -204,7 +204,7 @@ def bring_in(store: Store, document: Document, stem: str) -> Version:
     branch = f"offered/{stem}"
     if not store.has_branch(branch):
         store.create_branch(branch, store.version(0))
-    interchange.bring_in(store, document, branch)
+    incoming_versions.bring_in(store, document, branch)
     return store.tip(branch)
 
 

@@ -140,6 +140,15 @@ def recorded(content: bytes) -> PackedVersion | None:
         return None
 
 
+def is_own(
+    record: PackedVersion, below: Sequence[bytes | None], events: str, above: Collection[str | None]
+) -> bool:
+    """Whether a commit's record is its own: it stands on what the version builds on, the versions
+    `below`. Elsewhere it came along, as in a revert or a cherry-pick. `events` names its record,
+    and `above` those of the commits that it stands on."""
+    return events not in above and (tuple(below) == record.parents or record.digest in below)
+
+
 def _redaction(fields: Mapping[str, object]) -> Redaction:
     time = fields["time"]
     if not isinstance(time, int):

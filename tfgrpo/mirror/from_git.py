@@ -145,7 +145,9 @@ class _GitReader:
     ) -> Version:
         parents = [self.versions[p] for p in commit.parents]
         record = self._records.get(commit.events or "")
-        if record is not None and _tells(commit, record, parents, commits):
+        below = [version.digest for version in parents]
+        above = [commits[parent].events for parent in commit.parents]
+        if record and commit.events and layout.is_own(record, below, commit.events, above):
             version = self._adopt(record, commit)
             if text == self._rendering.at(version):
                 return version
@@ -202,19 +204,6 @@ class _GitReader:
         version = self._receiver.record(foreign._replace(digest=digest_of(foreign)))
         self.added.append(version)
         return version
-
-
-def _tells(
-    commit: _Commit,
-    record: PackedVersion,
-    parents: list[Version],
-    commits: Mapping[str, _Commit],
-) -> bool:
-    """Whether a commit's record is its own: it stands on what the version builds on. Elsewhere it
-    came along, as in a revert or a cherry-pick."""
-    digests = tuple(version.digest for version in parents)
-    fresh = all(commits[p].events != commit.events for p in commit.parents)
-    return fresh and (digests == record.parents or record.digest in digests)
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:

@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeAlias
 
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import TfgrpoError
 
+Stream: TypeAlias = int | IO[bytes]
 QUIET = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
@@ -236,22 +237,18 @@ def _sudo_user() -> int:
 
 
 def _run(arguments: Sequence[str], data: bytes | None) -> bytes:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = _start(arguments, subprocess.PIPE, out, err)
-        process.communicate(data)
-        err.seek(0)
-        if process.returncode:
-            words = [a for a in arguments if not a.startswith("-")]
-            raise _failed(words, err.read())
-        out.seek(0)
-        return out.read()
+    process = _start(arguments, subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
+    out, err = process.communicate(data)
+    if process.returncode:
+        raise _failed([a for a in arguments if not a.startswith("-")], err)
+    return out
 
 
 def _start(
-    arguments: Sequence[str], stdin: int | IO[bytes], stdout: int | IO[bytes], stderr: IO[bytes]
+    arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream
 ) -> subprocess.Popen[bytes]:
+    streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     try:
-        streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         return child_processes.start(["git", *QUIET, *arguments], environment(), **streams)
     except FileNotFoundError:
         raise MirrorError("git is not installed", hint="install git, 2.28 or newer") from None

@@ -158,29 +158,29 @@ def _known(store: Store, git: Git) -> tuple[dict[str, str], dict[str, str]]:
     if len(same) > len(named):
         versions = _versions(store, git, parents)
         for digest, commits in named.items():
-            true = [commit for commit in commits if versions[commit] == digest] or commits[:1]
+            own = bytes.fromhex(digest)
+            true = [commit for commit in commits if versions[commit] == own] or commits[:1]
             for commit in set(commits) - set(true):
                 del same[commit]
             named[digest] = sorted(true, key=anew.__contains__)
     return {digest: commits[0] for digest, commits in named.items()}, same
 
 
-def _versions(store: Store, git: Git, parents: Mapping[str, list[str]]) -> dict[str, str | None]:
+def _versions(store: Store, git: Git, parents: Mapping[str, list[str]]) -> dict[str, bytes | None]:
     """Returns commit → digest of the version that it is, as reading the mirror back tells; None for
     a commit by hand that was not read. `parents` has parents first."""
     by_hand = commit_layout.made_by_hand(store)
     contents = git.objects([f"{commit}:{commit_layout.EVENTS}" for commit in parents])
     events: dict[str, str | None] = {}
-    versions: dict[str, str | None] = {}
-    for (commit, above), content in zip(parents.items(), contents, strict=True):
+    versions: dict[str, bytes | None] = {}
+    for (commit, parent_commits), content in zip(parents.items(), contents, strict=True):
         events[commit] = content and content[0]
         record = commit_layout.recorded(content[1]) if content else None
-        below = tuple(versions[parent] for parent in above)
-        versions[commit] = by_hand[commit].digest.hex() if commit in by_hand else None
-        if record is not None and all(events[parent] != events[commit] for parent in above):
-            digest = record.digest.hex()
-            if digest in below or below == tuple(one.hex() for one in record.parents):
-                versions[commit] = digest
+        below = [versions[parent] for parent in parent_commits]
+        above = [events[parent] for parent in parent_commits]
+        versions[commit] = by_hand[commit].digest if commit in by_hand else None
+        if record and content and commit_layout.is_own(record, below, content[0], above):
+            versions[commit] = record.digest
     return versions
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tfgrpo.store.address import is_address, passwords_read
+from tfgrpo.web_address import server_address
 
 V = TypeVar("V")
 
@@ -57,6 +58,15 @@ def literal(name: str, value: object) -> str | None:
         if BEARER.match(text) or _in_url(text) or _looks_random(VARIABLE.sub("", text)):
             return where
     return None
+
+
+def check_settings(url: str | None, **more: object) -> None:
+    """Raises ValueError where settings have a secret written out, or an address that is none."""
+    for name, value in {"url": url, **more}.items():
+        if (place := literal(name, value)) is not None:
+            raise ValueError(f"{place} looks like a secret: {HINT}")
+    if url is not None and not url.startswith("$"):
+        server_address(VARIABLE.sub("1", url))
 
 
 def _texts(name: str, value: object, secret: bool) -> Iterator[tuple[str, str, bool]]:

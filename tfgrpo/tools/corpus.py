@@ -241,9 +241,6 @@ def _save(retriever: Any, path: Path) -> None:
     temporary = tempfile.mkdtemp(prefix=".index-", dir=path.parent)
     try:
         retriever.save(temporary, show_progress=False)
-        for name in os.listdir(temporary):
-            with open(os.path.join(temporary, name), "rb+") as file:
-                os.fsync(file.fileno())
         os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -24,7 +24,6 @@ from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
 from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
-from tfgrpo.web_address import server_address
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -72,15 +71,8 @@ class Server(BaseModel):
     def _one_way(self) -> Server:
         if (self.command is None) == (self.url is None):
             raise ValueError("an MCP server has either a command or a url")
-        line = [self.command, *self.args]
-        for name, value in (("command and args", line), ("url", self.url)):
-            place = secrets.literal(name, value)
-            if place is not None:
-                raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
-        if self.url is not None and not self.url.startswith("$"):
-            server_address(secrets.VARIABLE.sub("1", self.url))
-        wrong = [name for name in self.env if not secrets.NAME.fullmatch(name)]
-        if wrong:
+        secrets.check_settings(self.url, **{"command and args": [self.command, *self.args]})
+        if not all(map(secrets.NAME.fullmatch, self.env)):
             raise ValueError("env takes the names of environment variables, never their values")
         return self
 

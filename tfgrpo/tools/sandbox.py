@@ -24,7 +24,7 @@ from threading import Timer
 from typing import IO, Literal, TypeAlias
 
 from tfgrpo.store import atomic_write, child_processes
-from tfgrpo.tools.confine import DEVICES, ConfinementGaps, python_files
+from tfgrpo.tools.confine import DEVICES, ConfinementGaps, Plan, python_files
 from tfgrpo.tools.session_bounds import make_scratch, open_group, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
@@ -85,17 +85,11 @@ def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) ->
     scratch = scratch.resolve()
     wrapper = _wrapper(sandbox)
     paths, links = _visible_paths()
-    plan = {
-        "scratch": str(scratch),
-        "memory": limits.memory,
-        "file_size": limits.file_size,
-        "files": limits.files,
-        "entries": limits.entries,
-        "proc": proc,
-        "visible": paths if wrapper is None else [],
-        "links": links if wrapper is None else {},
-    }
-    inner = child_processes.isolated_python(str(INTERPRETER), json.dumps(plan))
+    sizes = (limits.memory, limits.file_size, limits.files, limits.entries)
+    plan = Plan(str(scratch), *sizes, proc, paths, links)
+    if wrapper is not None:
+        plan = plan._replace(visible=[], links={})
+    inner = child_processes.isolated_python(str(INTERPRETER), json.dumps(plan._asdict()))
     inner.append("optional" if sandbox == "off" else "required")
     return inner if wrapper is None else [*wrapper, *_mount_arguments(scratch), "--", *inner]
 
@@ -298,18 +292,7 @@ def known_strength() -> Strength:
 def _conditions() -> list[str]:
     bwrap = shutil.which("bwrap") or ""
     files = (bwrap, str(INTERPRETER), str(INTERPRETER.with_name("confine.py")), sys.executable)
+    changes = [f"{file} {os.stat(file).st_mtime_ns}" for file in files if os.path.exists(file)]
     boot = Path("/proc/sys/kernel/random/boot_id")
     user = os.geteuid() if hasattr(os, "geteuid") else -1
-    return [
-        platform.release(),
-        boot.read_text().strip() if boot.exists() else "",
-        str(user),
-        *(f"{file} {_changed(file)}" for file in files),
-    ]
-
-
-def _changed(file: str) -> int:
-    try:
-        return os.stat(file).st_mtime_ns
-    except OSError:
-        return 0
+    return [platform.release(), boot.read_text() if boot.exists() else "", str(user), *changes]

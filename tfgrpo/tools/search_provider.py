@@ -26,7 +26,6 @@ from tfgrpo.store.canonical import digest
 from tfgrpo.tools.corpus import Passage
 from tfgrpo.tools.http_fetch import FetchError, fetch
 from tfgrpo.tools.tool import ToolFailure
-from tfgrpo.web_address import server_address
 
 FILLED = {"url", "params", "headers", "body"}
 """The parts of a template that may name variables."""
@@ -51,12 +50,7 @@ class SearchTemplate(BaseModel):
     @model_validator(mode="after")
     def _no_secrets(self) -> Self:
         """A key belongs in the environment: what is written here would be kept."""
-        for name in ("url", "params", "headers", "body"):
-            place = secrets.literal(name, getattr(self, name))
-            if place is not None:
-                raise ValueError(f"{place} looks like a secret: {secrets.HINT}")
-        if not self.url.startswith("$"):
-            server_address(secrets.VARIABLE.sub("1", self.url))
+        secrets.check_settings(self.url, params=self.params, headers=self.headers, body=self.body)
         return self
 
     @property

@@ -16,7 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL
 
+from tfgrpo.store import child_processes
 from tfgrpo.tools.confine import MOST_THREADS
 from tfgrpo.tools.process_table import AGE, descendants
 
@@ -110,51 +112,14 @@ def _deleted_files(folder: Path, process: int) -> dict[object, int]:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Removes a folder and all in it that can be, however deep: inner folders are moved up to the
-    top one after the other."""
-    with suppress(OSError):
-        if not folder.is_symlink():
-            folder.chmod(0o700)
-        top = os.open(folder, FOLDER)
-        try:
-            _clear(top)
-        finally:
-            os.close(top)
-        folder.rmdir()
-
-
-def _clear(top: int) -> None:
-    moved = 0
-    waiting = _remove_files(top)
-    names = set(waiting)
-    while waiting:
-        name = waiting.pop()
+    """Removes a folder and all in it that can be, however deep. Follows no link."""
+    if folder.is_symlink() or not folder.exists():
+        return
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         with suppress(OSError):
-            os.chmod(name, 0o700, dir_fd=top)
-            folder = os.open(name, FOLDER, dir_fd=top)
-            try:
-                for inner in _remove_files(folder):
-                    while (target := str(moved)) in names:
-                        moved += 1
-                    moved += 1
-                    with suppress(OSError):
-                        os.chmod(inner, 0o700, dir_fd=folder)
-                        os.rename(inner, target, src_dir_fd=folder, dst_dir_fd=top)
-                        waiting.append(target)
-            finally:
-                os.close(folder)
-            os.rmdir(name, dir_fd=top)
-
-
-def _remove_files(folder: int) -> list[str]:
-    """Removes what lies in a folder and is none itself; returns the names of the others."""
-    with os.scandir(folder) as entries:
-        listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in listed:
-        if not is_folder:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in listed if is_folder]
+            environment = child_processes.without_keys()
+            streams = {"stdout": DEVNULL, "stderr": DEVNULL}
+            child_processes.start([*command, "--", str(folder)], environment, **streams).wait()
 
 
 BEGINS = "tfgrpo-"

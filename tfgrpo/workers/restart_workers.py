@@ -55,15 +55,9 @@ def keep_workers(
 
 
 def is_orphan() -> bool:
-    """Whether the process that this one ends with is gone."""
-    started_by = parent()
-    return started_by is not None and os.getppid() != started_by
-
-
-def parent() -> int | None:
-    """The id of the process that this one was started by, and ends with; None for none."""
-    value = os.environ.get(PARENT, "")
-    return int(value) if value.isdecimal() else None
+    """Whether this process was started by one that it ends with, and that is gone."""
+    parent = os.environ.get(PARENT, "")
+    return parent.isdecimal() and os.getppid() != int(parent)
 
 
 def store_when_there(

@@ -39,6 +39,7 @@ from tfgrpo.workers.queue import (
     QueueAddress,
     opened,
 )
+from tfgrpo.workers.restart_workers import is_orphan
 from tfgrpo.workers.shared_budget import SharedBudget
 from tfgrpo.workers.worker_run import (
     RESTART,
@@ -63,8 +64,6 @@ PAUSE = 5.0
 RATE_SECONDS = 60.0
 """The seconds that a worker's rate is counted over."""
 PARENT_SECONDS = 0.5
-AHEAD = 8
-"""The slots for which one job is taken ahead."""
 
 
 class HandBack(Exception):
@@ -80,11 +79,6 @@ class WorkerOptions:
     heartbeat: float = HEARTBEAT
     grace: float = 30.0
     models: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def ahead(self) -> int:
-        """Jobs that are taken before there is a slot for them: few, as others may have slots."""
-        return -(-self.slots // AHEAD)
 
 
 @dataclass(eq=False, slots=True)
@@ -115,7 +109,6 @@ class Worker:
         self._counts: Counter[str] = Counter()
         self._gone: Counter[str] = Counter()
         self._ended: deque[float] = deque(maxlen=10_000)
-        self._free = asyncio.Semaphore(options.slots)
         self._held: set[int] = set()
         self._last_note = ""
         self._number = 0
@@ -128,8 +121,6 @@ class Worker:
     def stop(self) -> None:
         """Ends the work: no further group is begun, and those that are have `grace` seconds."""
         self._stopping.set()
-        for _ in range(self._options.ahead):  # who waits for a slot goes back to the queue
-            self._free.release()
 
     async def run(self, address: QueueAddress) -> None:
         """Works until it is stopped. A database that is away is waited for."""
@@ -277,7 +268,7 @@ class Worker:
                 queue.app.run_worker_async(
                     queues=[offer.queue],
                     name=self.name,
-                    concurrency=options.slots + options.ahead,
+                    concurrency=options.slots,
                     fetch_job_polling_interval=min(1.0, options.heartbeat),
                     abort_job_polling_interval=30.0,
                     update_heartbeat_interval=options.heartbeat,
@@ -319,14 +310,13 @@ class Worker:
         queue = Queue(context.app)
         self._held.add(job)
         try:
-            async with self._free:
-                accepted = self._accepted.get(group.run)
-                if accepted is None or accepted.work is None or accepted.work.given_up:
-                    raise HandBack
-                if self._stopping.is_set() or accepted.task.cancelling():
-                    raise HandBack
-                self._doing[job] = (accepted.offer.name, group)
-                outcome = await self._outcome(accepted.work, group, _problem(problem))
+            accepted = self._accepted.get(group.run)
+            if accepted is None or accepted.work is None or accepted.work.given_up:
+                raise HandBack
+            if self._stopping.is_set() or accepted.task.cancelling():
+                raise HandBack
+            self._doing[job] = (accepted.offer.name, group)
+            outcome = await self._outcome(accepted.work, group, _problem(problem))
             if any(outcome.values()) or context.job.attempts:  # else all is in the journal
                 await queue.execute(
                     "insert into outcomes (job, outcome) values (%(job)s, %(outcome)s)"
@@ -445,8 +435,8 @@ def _problem(values: Mapping[str, Any]) -> Problem:
     return Problem(**{**values, "messages": messages})
 
 
-async def end_with(parent: int, stop: Callable[[], None]) -> None:
-    """Calls `stop` once the process that started this one is gone."""
-    while os.getppid() == parent:
+async def end_with_parent(stop: Callable[[], None]) -> None:
+    """Calls `stop` once the process that this one ends with is gone."""
+    while not is_orphan():
         await asyncio.sleep(PARENT_SECONDS)
     stop()

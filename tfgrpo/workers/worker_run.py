@@ -13,7 +13,7 @@ import importlib
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -33,12 +33,9 @@ from tfgrpo.session import open_session, options_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
-from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
 from tfgrpo.tools.tool_call_record import ToolRecord
 
-MOST_LIBRARIES = 8
-"""The libraries that are kept for further groups."""
 ROOMS = (
     *("agents", "data", "domains", "model", "rendering", "rollout", "tools", "learn", "runs"),
     *("costs", "prompts"),
@@ -84,7 +81,6 @@ class RunWork:
     calls: tuple[Calls, ...]
     meter: Meter
     attempts: int = 0
-    _libraries: dict[int, Library] = field(default_factory=dict)
 
     async def make(self, task: GroupTask, problem: Problem) -> dict[str, Any]:
         """Makes and records what is missing of a task's group; returns the samples that failed, and
@@ -92,7 +88,8 @@ class RunWork:
         run = self.plan.run
         rows = self.store.runs.rollouts(run, task.step, task.problem)
         recorded = {(row.problem, row.sample): row for row in rows}
-        gathering = Gathering(problem, self._library(task.version))
+        library = self.store.library(self.store.version(task.version))
+        gathering = Gathering(problem, library)
         await self.maker.make(task, gathering, recorded)
         rollouts = gathering.group.rollouts
         self.attempts += sum((problem.id, r.sample) not in recorded for r in rollouts)
@@ -107,13 +104,6 @@ class RunWork:
     def given_up(self) -> bool:
         """Whether an endpoint was given up: it has to be opened anew."""
         return any(calls.fleet.given_up for calls in self.calls)
-
-    def _library(self, version: int) -> Library:
-        if version not in self._libraries:
-            if len(self._libraries) >= MOST_LIBRARIES:
-                del self._libraries[min(self._libraries)]
-            self._libraries[version] = self.store.library(self.store.version(version))
-        return self._libraries[version]
 
 
 @asynccontextmanager

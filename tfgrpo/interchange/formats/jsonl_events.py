@@ -40,7 +40,7 @@ def read(source: SourceFile) -> Content:
                 raise source.wrong(f"{version[:12]} comes twice", number, hint=HINT)
             digests.add(version)
             origin = {k: row[k] for k in ("author", "time") if isinstance(row.get(k), str)}
-            message_text = message if isinstance(message, str) else f"import {source.path.name}"
+            message_text = message if isinstance(message, str) else f"import {source.name}"
             operations, lines = [], []
             batches.append(Batch(version, message_text, origin, operations, lines))
         if row.get("op") == MOVE:

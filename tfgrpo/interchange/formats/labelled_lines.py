@@ -51,13 +51,12 @@ def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
         if parts and parts[-1].last == number - 1:
             parts[-1] = parts[-1]._replace(last=number)
         else:
-            parts.append(Skipped(number, number, what, " ".join(line.split())[:60]))
+            parts.append(Skipped.at(number, what, line))
     return parts
 
 
 def detect(source: SourceFile) -> int:
-    first = next((line for line in source.lines if line.strip()), "")
-    if LABELLED.match(first):
+    if LABELLED.match(source.first_line):
         return 3
     return 2 * any(LABELLED.match(line) for line in source.lines)
 

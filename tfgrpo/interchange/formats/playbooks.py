@@ -1,15 +1,16 @@
-"""Playbooks of other programs: ACE's, the Dynamic Cheatsheet, and kayba ACE's skillbook.
+"""Playbooks of other programs: ACE's, and kayba ACE's skillbook.
 
 ACE has sections of bullets, `[shr-00001] helpful=3 harmful=0 :: text`. Its ids mean something there
 alone: they are evidence, written again, and new bullets are numbered on. A heading ends a bullet.
-`helpful` is the playbook's count and the KEEPs since. The Cheatsheet has memory items between tags,
-whose description is the experience, and a skillbook is JSON.
+`helpful` is the playbook's count and the KEEPs since. A skillbook is JSON.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 
 from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
 from tfgrpo.interchange.formats import labelled_lines
@@ -89,29 +90,21 @@ def _write_ace(out: Outgoing) -> Iterator[str]:
         for experience, event, _, keeps in blame(out.store, out.version)
         if not experience.redacted
     ]
+    numbered = (NUMBERED.fullmatch(str(known.get("bullet"))) for _, known, _ in entries)
+    new = count(max((int(match[1]) for match in numbered if match), default=0) + 1)
     used: set[str] = set()
-    highest = 0
-    bullets: list[str | None] = []
-    for _, known, _ in entries:
-        bullet = known.get("bullet")
-        own = bullet if isinstance(bullet, str) and NAMED.fullmatch(bullet) else None
-        own = None if own in used else own
-        bullets.append(own)
-        if own:
-            used.add(own)
-            numbered = NUMBERED.fullmatch(own)
-            highest = max(highest, int(numbered[1]) if numbered else 0)
     sections: dict[str, list[str]] = {}
-    for (experience, known, keeps), own in zip(entries, bullets, strict=True):
-        if own is None:
-            highest += 1
-            own = f"exp-{highest:05d}"
+    for experience, known, keeps in entries:
+        bullet = known.get("bullet")
+        if not isinstance(bullet, str) or not NAMED.fullmatch(bullet) or bullet in used:
+            bullet = f"exp-{next(new):05d}"
+        used.add(bullet)
         counted = [known.get(key) for key in COUNTERS]
         helpful, harmful = (n if isinstance(n, int) else 0 for n in counted)
         section = known.get("section")
         lines = sections.setdefault(section if isinstance(section, str) else OURS, [])
         text = one_line(experience.text)
-        lines.append(f"[{own}] helpful={helpful + keeps} harmful={harmful} :: {text}\n")
+        lines.append(f"[{bullet}] helpful={helpful + keeps} harmful={harmful} :: {text}\n")
     for section, lines in sections.items():
         yield f"## {section}\n"
         yield from lines
@@ -131,67 +124,6 @@ ACE = Format(
 )
 
 
-OPENS, CLOSES = re.compile(r"\s*<memory_item\b[^>]*>"), "</memory_item>"
-TAG = re.compile(r"<(/?(?:description|example|strategy|solution|content|note|reference)s?)>")
-USED = re.compile(r"[\s*]*(?:usage )?count[\s*]*:[\s*]*(\d{1,9})\b", re.IGNORECASE)
-HEADING = re.compile(r"\s*#+\s+(\S.*)|([A-Z][A-Z ,&/-]{5,}):?\Z")
-FRAME = re.compile(r"\s*(?:</?cheatsheet>|[-=*_\s]*)\Z")
-
-
-def _detect_items(source: SourceFile) -> int:
-    return 4 * ("<memory_item" in source.text and CLOSES in source.text)
-
-
-def _read_items(source: SourceFile) -> Content:
-    items: list[Item] = []
-    others: list[tuple[int, str]] = []
-    section, at = "", 0
-    inside: list[str] = []
-    for number, line in enumerate(source.lines, 1):
-        if match := OPENS.match(line):
-            if at:
-                raise source.wrong("a memory item begins in another", number, hint="close it")
-            at, inside, line = number, [], line[match.end() :]
-        if not at:
-            if (count := USED.match(line)) and items:
-                known = {**(items[-1].evidence or {}), "count": int(count[1])}
-                items[-1] = items[-1]._replace(evidence=known)
-            elif heading := HEADING.match(line):
-                section = (heading[1] or heading[2]).strip(" :#")
-            elif line.strip() and not FRAME.match(line):
-                others.append((number, line))
-            continue
-        held, end, rest = line.partition(CLOSES)
-        inside.append(held)
-        if end:
-            items.append(_memory_item(source, at, section, inside))
-            at = 0
-            if rest.strip():
-                others.append((number, rest))
-    if at:
-        raise source.wrong("a memory item has no end", at, hint="is the file complete?")
-    return Content(items, skipped=labelled_lines.skipped(others, "no memory item"))
-
-
-def _memory_item(source: SourceFile, at: int, section: str, inside: list[str]) -> Item:
-    pieces = TAG.split("\n".join(inside))  # text, tag, text, tag, … text
-    parts: dict[str, list[str]] = {"": [pieces[0]]}
-    for tag, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        parts.setdefault("" if tag.startswith("/") else tag, []).append(text)
-    texts = {name: "\n".join(held).strip() for name, held in parts.items()}
-    text = " ".join((texts.pop("description", "") or texts.pop("", "")).split())
-    if not text:
-        raise source.wrong("a memory item has no description", at, hint="is the file complete?")
-    evidence: dict[str, object] = {"section": section} if section else {}
-    evidence |= {name or "note": held for name, held in texts.items() if held}
-    return Item(text, evidence=evidence, line=at)
-
-
-CHEATSHEET = Format(
-    "cheatsheet", "Dynamic Cheatsheet: memory items", "txt", "words", _detect_items, _read_items
-)
-
-
 EVIDENCE_KEYS = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
 
 KNOWN = {"id", "content", "justification", "status"}
@@ -203,30 +135,28 @@ def _detect_skillbook(source: SourceFile) -> int:
 
 
 def _read_skillbook(source: SourceFile) -> Content:
-    value = source.json
-    skills = value.get("skills") if isinstance(value, dict) else None
+    skills = source.json.get("skills") if isinstance(source.json, dict) else None
     if not isinstance(skills, dict):
         raise source.wrong("has no skills", 1, hint='{"skills": {"id": {…}}} is expected')
     items = []
     skipped = []
-    dropped: dict[str, int] = {}
+    dropped: Counter[str] = Counter()
     for id, skill in skills.items():
         at = source.key_lines.get(id)
         content = skill.get("content") if isinstance(skill, dict) else None
         if not isinstance(skill, dict) or not isinstance(content, str):
             raise source.wrong(f"skill {id!r} has no content", at, hint="is the file complete?")
         if skill.get("status", "active") != "active":
-            skipped.append(Skipped(at or 0, at or 0, f"status {skill['status']}", content[:60]))
+            skipped.append(Skipped.at(at, f"status {skill['status']}", content))
             continue
         evidence = {"skill": id} | {
             k: skill[k] for k in EVIDENCE_KEYS if isinstance(skill.get(k), str | int)
         }
-        for key in skill.keys() - evidence.keys() - KNOWN:
-            if skill[key] not in (None, "", [], {}):
-                dropped[key] = dropped.get(key, 0) + 1
+        rest = skill.keys() - evidence.keys() - KNOWN
+        dropped.update(key for key in rest if skill[key] not in (None, "", [], {}))
         why = skill.get("justification")
         items.append(Item(content, None, why if isinstance(why, str) else None, evidence, at))
-    skipped += [Skipped(0, 0, f"a field of {n} skills", key) for key, n in dropped.items()]
+    skipped += [Skipped.at(None, f"a field of {n} skills", key) for key, n in dropped.items()]
     return Content(items, skipped=skipped)
 
 

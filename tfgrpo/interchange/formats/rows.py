@@ -6,20 +6,32 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfgrpo.data.readers import LONGEST_FIELD
-from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.format_types import (
+    Content,
+    Format,
+    Item,
+    Skipped,
+    SourceFile,
+    UnreadableLibrary,
+    short_values,
+)
 from tfgrpo.interchange.library_files import Outgoing
 from tfgrpo.store.canonical import is_id
 from tfgrpo.wording import inert_cell, read_cell
 
 TEXTS = ("text", "content", "experience", "insight", "memory")
-SHORT = 200
 
 
 def _field(row: Mapping[str, object]) -> str | None:
     return next((key for key in TEXTS if isinstance(row.get(key), str)), None)
+
+
+def _without_text(source: SourceFile, names: Iterable[str], line: int) -> UnreadableLibrary:
+    what = f"has no text among {', '.join(names) or 'nothing'}"[:150]
+    return source.wrong(what, line, hint=f"the text is looked for in {', '.join(TEXTS)}")
 
 
 def _detect_jsonl(source: SourceFile) -> int:
@@ -37,17 +49,9 @@ def _read_jsonl(source: SourceFile) -> Content:
     for number, row in source.rows():
         field = _field(row)
         if field is None:
-            raise source.wrong(
-                f"has no text among {', '.join(row) or 'nothing'}"[:150],
-                number,
-                hint=f"the text is looked for in {', '.join(TEXTS)}",
-            )
+            raise _without_text(source, row, number)
         own = str(row.get("id", ""))
-        evidence = {
-            key: value
-            for key, value in row.items()
-            if key != field and isinstance(value, str | int | float) and len(str(value)) <= SHORT
-        }
+        evidence = short_values(row, [key for key in row if key != field])
         for key in row.keys() - evidence.keys() - {field}:
             if row[key] not in (None, "", [], {}):
                 dropped.setdefault(key, []).append(number)
@@ -56,7 +60,7 @@ def _read_jsonl(source: SourceFile) -> Content:
             del evidence["id"]
         items.append(Item(str(row[field]), id, None, evidence, number))
     skipped = [
-        Skipped(lines[0], lines[0], f"a field that is no short text, in {len(lines)} rows", key)
+        Skipped.at(lines[0], f"a field that is no short text, in {len(lines)} rows", key)
         for key, lines in dropped.items()
     ]
     return Content(items, skipped=skipped)
@@ -80,10 +84,9 @@ JSONL = Format(
 
 
 def _detect_csv(source: SourceFile) -> int:
-    first = next((line for line in source.lines if line.strip()), "")
     csv.field_size_limit(LONGEST_FIELD)
     try:
-        header = next(csv.reader([first], strict=True), [])
+        header = next(csv.reader([source.first_line], strict=True), [])
     except csv.Error:
         return 0
     if len(header) < 2 or not set(header) & set(TEXTS):
@@ -96,11 +99,7 @@ def _read_csv(source: SourceFile) -> Content:
     rows = csv.DictReader(io.StringIO(source.text, newline=""), strict=True)
     field = next((name for name in TEXTS if name in (rows.fieldnames or ())), None)
     if field is None:
-        raise source.wrong(
-            f"has no text among {', '.join(rows.fieldnames or ()) or 'nothing'}",
-            1,
-            hint=f"the text is looked for in {', '.join(TEXTS)}",
-        )
+        raise _without_text(source, rows.fieldnames or (), 1)
     items = []
     try:
         for row in rows:

@@ -34,9 +34,8 @@ def read(source: SourceFile) -> Content:
     end = _end(source)
     if source.lines[0].rstrip() != FENCE or end is None:
         raise source.wrong("has no front matter", 1, hint="a SKILL.md begins with --- and ends it")
-    matter = yaml_text.front_matter(source, "\n".join(source.lines[1:end]), 2)
+    front = yaml_text.front_matter(source, "\n".join(source.lines[1:end]), 2)
     meta: dict[str, object] = {}
-    front = json.loads(json.dumps(matter, default=str))  # dates as they are written
     for key in ("name", "description"):
         if isinstance(front.get(key), str):
             meta[f"skill_{key}"] = front.pop(key)
