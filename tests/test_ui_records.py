@@ -138,8 +138,6 @@ class Kept(NamedTuple):
         ("{{ row.count }}", UndefinedError),
         ("{% if row.index %}a{% endif %}", UndefinedError),
         ("{{ name.upper }}", Unprintable),
-        ("{% if name.isupper %}a{% endif %}", Unprintable),
-        ("{% for one in row.facts.values %}a{% endfor %}", Unprintable),
         ("{{ row.facts }}", Unprintable),
         ("{{ row }}", Unprintable),
         ("{{ flag }}", Unprintable),

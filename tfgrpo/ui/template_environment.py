@@ -1,9 +1,7 @@
 """The templates and what they can say: every text is escaped, and what would turn a line round
 or command a terminal is made visible; what is unknown is a dash and never a zero.
 
-Templates print texts and numbers. Anything else, a method that nobody called above all, is an error
-of the template and no page: a field that has another name must not be printed as whatever else the
-value has under it.
+Templates print texts and numbers. Anything else is an error of the template and no page.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import BuiltinMethodType, MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Undefined
@@ -32,29 +29,12 @@ LONG = 2_000
 
 
 class Unprintable(TypeError):
-    """A template prints, or asks after, what is neither a text nor a number."""
-
-
-class Method:
-    """A method as a template meets it: it can be called, and nothing else."""
-
-    def __init__(self, method: Any) -> None:
-        self._method = method
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what the method returns."""
-        return self._method(*args, **kwargs)
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise Unprintable(f"{self._method!r} is a method that the template does not call")
-
-    __bool__ = __str__ = __iter__ = __len__ = __eq__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    """A template prints what is neither a text nor a number."""
 
 
 class Templates(Environment):
     """Templates whose records have the fields that they declare: a named tuple's own, a mapping's
-    keys before its methods, and methods to be called."""
+    keys before its methods."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns a field of a value; undefined where it declares none of that name."""
@@ -62,8 +42,7 @@ class Templates(Environment):
             return obj[attribute]
         if isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(tuple, attribute):
             return self.undefined(obj=obj, name=attribute)
-        value = super().getattr(obj, attribute)
-        return Method(value) if isinstance(value, MethodType | BuiltinMethodType) else value
+        return super().getattr(obj, attribute)
 
 
 def environment(pages: Collection[str]) -> Environment:

@@ -29,10 +29,8 @@ PAGES = (
     Page("version", under="history"),
     Page("combine", under="history"),
     Page("bisect", under="history"),
-    Page("undo", under="review"),
     Page("experiments", under="production"),
     Page("calls", under="production"),
-    Page("call", under="production"),
     Page("keys", under="production"),
 )
 """Every page, in the order of the navigation."""

@@ -167,7 +167,8 @@ def evaluation_group(visit: Visit) -> Response:
 
 
 def _group(visit: Visit, source: Source, data: KnownProblems) -> Response:
-    attempts = replace(source.attempts, known=data.known, missing=data.missing)
+    known, missing = data
+    attempts = replace(source.attempts, known=known, missing=missing)
     if not visit.content:
         raise UnknownRevision("what was asked and said is not shown here")
     problem, sample = visit.query("problem"), visit.query("sample")

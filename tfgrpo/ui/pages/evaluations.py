@@ -51,14 +51,6 @@ BOUNDS: tuple[Column[Evaluation], ...] = (
 """Columns of a file beside those of the page."""
 
 
-class LinkedPair(NamedTuple):
-    """A problem of two evaluations, with where its attempts are."""
-
-    pair: ProblemPair
-    control: str
-    library: str
-
-
 def listed(visit: Visit) -> Response:
     """Answers with every evaluation, those that can be compared together, newest first."""
     groups: dict[str, list[Evaluation]] = {}
@@ -132,11 +124,7 @@ def paired(visit: Visit) -> Response:
         show=show,
         ordered=ordered,
         pairs=[
-            LinkedPair(
-                pair,
-                group(control.version, pair.problem),
-                group(library.version, pair.problem),
-            )
+            (pair, group(control.version, pair.problem), group(library.version, pair.problem))
             for pair in ordered.rows[first : first + MOST]
         ],
         before=address(first - MOST) if first else None,

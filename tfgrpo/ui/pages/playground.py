@@ -64,8 +64,8 @@ def _problem(visit: Visit, id: str) -> str:
     attempts = run_attempts(visit.store, run, step=visit.number("step", 1)).of(problem=id)
     if not attempts.attempts:
         raise UnknownRevision(f"{attempts.title} has no attempt at {id[:80]!r}")
-    data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
-    return replace(attempts, known=data.known).text(attempts.attempts[0]).question
+    known, _ = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
+    return replace(attempts, known=known).text(attempts.attempts[0]).question
 
 
 def _words_of(visit: Visit, id: str) -> Words:

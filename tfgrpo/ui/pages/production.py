@@ -44,7 +44,6 @@ from tfgrpo.store.activity.traffic_figures import NO_LIBRARY, LiveFigures
 from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
-from tfgrpo.store.records import Version
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
 from tfgrpo.ui.page_visit import Route, Visit, status_of
 from tfgrpo.ui.pages.review import seen_in
@@ -124,14 +123,6 @@ BY_VERSION = (
 )
 
 
-class StandingBranch(NamedTuple):
-    """A branch, the version that it stands at, and since when (microseconds since 1970)."""
-
-    name: str
-    version: Version
-    since: int
-
-
 def show(
     visit: Visit, refusal: TfgrpoError | None = None, about: Experiment | None = None
 ) -> Response:
@@ -178,7 +169,7 @@ def show(
         experiments=_experiments(visit),
         decisions=_decisions(visit),
         branches=[
-            StandingBranch(name, visit.store.version(n), in_force_since(visit.store, name))
+            (name, visit.store.version(n), in_force_since(visit.store, name))
             for name, n in branches.items()
         ],
     )

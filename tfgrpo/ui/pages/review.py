@@ -1,15 +1,19 @@
-"""The queue of proposals: one at a time, with its evidence and effect, decided by a key."""
+"""The queue of proposals: one at a time, with its evidence and effect, decided by a key; and what
+takes a decision or another act back. Where later versions changed what it brought, each conflict is
+decided in the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions, withdraw
+from tfgrpo.improvement.proposal_reopening import conflicts_of as conflicts_after
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
@@ -22,7 +26,9 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
+from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import Evidence, read_evidence
 from tfgrpo.ui.page_visit import BadForm, Route, Visit
 from tfgrpo.ui.pages.combine import resolution, status_with_conflicts
@@ -103,33 +109,28 @@ def _playground(visit: Visit, proposal: Proposal, evidence: list[Evidence]) -> s
     return f"/playground?{urlencode(query)}"
 
 
-class ProposalFact(NamedTuple):
-    """What else is known of a proposal: a title, its words, and the page that lists it, if any."""
-
-    title: str
-    words: str
-    address: str | None = None
-
-
+Fact: TypeAlias = tuple[str, str, str | None]
+"""What else is known of a proposal: a title, its words, and the page that lists it, if any."""
 TITLES = {"model": "Model", "dataset": "Scored on"}
 
 
-def _facts(visit: Visit, proposal: Proposal) -> list[ProposalFact]:
+def _facts(visit: Visit, proposal: Proposal) -> list[Fact]:
     """Returns what a proposal's details say, as the page lists it. Links lead only to runs that
     are here: a proposal may come from another clone."""
     details = dict(proposal.details)
-    run = details.pop("run", None)
+    run, problems = details.pop("run", None), details.pop("problems", None)
     is_here = run is not None and visit.has_run(str(run))
-    facts = [] if run is None else [_run_fact("Run", str(run), f"/run/{run}", is_here)]
-    problems = details.pop("problems", None)
     parts = {name: details.pop(name, None) for name in PARTS.values()}
+    facts: list[Fact] = []
+    if run is not None:
+        facts.append(("Run", str(run), quote(f"/run/{run}") if is_here else None))
     if isinstance(problems, int):
-        title, words = _problems(problems, parts)
-        facts.append(_run_fact(title, words, f"/attempts/{run}", is_here))
-    for name, value in details.items():
-        title = TITLES.get(name, name[:1].upper() + name[1:].replace("_", " "))
-        facts.append(ProposalFact(title, str(value)))
-    return facts
+        at = quote(f"/attempts/{run}") if is_here else None
+        facts.append((*_problems(problems, parts), at))
+    titles = (
+        (name, TITLES.get(name, name[:1].upper() + name[1:].replace("_", " "))) for name in details
+    )
+    return [*facts, *((title, str(details[name]), None) for name, title in titles)]
 
 
 def _problems(count: int, parts: dict[str, Any]) -> tuple[str, str]:
@@ -144,10 +145,6 @@ def _problems(count: int, parts: dict[str, Any]) -> tuple[str, str]:
     return "Learned from", f"{learned} of {collected}" + (
         f" ({', '.join(others)})" if others else ""
     )
-
-
-def _run_fact(title: str, words: str, address: str, is_here: bool) -> ProposalFact:
-    return ProposalFact(title, words, quote(address) if is_here else None)
 
 
 def tip_of(visit: Visit, proposal: Proposal) -> str | None:
@@ -314,10 +311,68 @@ def take_words_back(visit: Visit) -> Response:
     return visit.done(f"/review?id={quote(proposal.id)}#discussion", words, again)
 
 
+def undo(visit: Visit) -> Response:
+    """Takes a decision back. A side that was chosen counts only where the target still stands where
+    it stood when it was shown."""
+    store = visit.store
+    proposal = get_proposal(store, visit.required("id", "the proposal"))
+    onto = tip_of(visit, proposal)
+    resolve = resolution(visit) if visit.field("onto") == onto else None
+    why, seen = visit.field("why").strip() or None, seen_in(visit)
+    try:
+        reopen(store, proposal.id, why=why, resolve=resolve, seen=seen)
+    except MergeConflict as refusal:
+        return _to_be_decided(visit, proposal, refusal.conflicts)
+    except TfgrpoError as refusal:
+        is_chosen = resolution(visit) is not None
+        conflicts = conflicts_after(store, proposal) if is_chosen else ()
+        if conflicts:
+            return _to_be_decided(visit, proposal, conflicts, refusal)
+        return show_proposal(visit, proposal, refusal=refusal)
+    write_library(store)
+    return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
+
+
+def _to_be_decided(
+    visit: Visit,
+    proposal: Proposal,
+    conflicts: Sequence[Conflict],
+    refusal: TfgrpoError | None = None,
+) -> Response:
+    return visit.render(
+        "undo.html",
+        status_with_conflicts(refusal),
+        title=f"Undo {proposal.id}",
+        proposal=proposal,
+        onto=tip_of(visit, proposal),
+        conflicts=conflicts,
+        refusal=refusal,
+    )
+
+
+def take_back(visit: Visit) -> Response:
+    """Takes one operation back, unless what it moved has moved since: then the page where it was
+    says so."""
+    back, number = visit.field("back"), seen_in(visit)
+    path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
+    try:
+        moves = name_moves.take_back(visit.store, number)
+    except TfgrpoError as refusal:
+        return visit.done(path, f"{refusal}. Nothing was taken back.", is_refusal=True)
+    write_library(visit.store)
+    of_branches = [move for move in moves if move.name.startswith(BRANCH)]
+    names = [(move.name.removeprefix(BRANCH), move.version) for move in of_branches]
+    words = ", ".join(f"{name} was at v{version}" for name, version in names)
+    undo = visit.moved(names[0][0], of_branches[0].previous, path) if names else None
+    return visit.done(path, f"Taken back: {words}", undo)
+
+
 ROUTES = (
     Route("/review", show),
     Route("/review", decide, "POST"),
     Route("/review/comment", say, "POST"),
     Route("/review/ask", ask_for, "POST"),
     Route("/review/withdraw", take_words_back, "POST"),
+    Route("/review/undo", undo, "POST"),
+    Route("/undo", take_back, "POST"),
 )
