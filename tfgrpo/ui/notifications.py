@@ -26,7 +26,7 @@ from tfgrpo.production.by_day import (
     month_spending,
     production_report,
 )
-from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.production.experiment import all_running
 from tfgrpo.production.experiment_evidence import evidence
 from tfgrpo.production.mail import is_mail, mail_server, send_mail
 from tfgrpo.production.webhook import checked_webhook, post_webhook
@@ -110,8 +110,7 @@ def _of_bounds(store: Store) -> dict[str, Notice]:
 
 
 def _of_experiments(store: Store) -> dict[str, Notice]:
-    running = [one for one in experiments(store) if one.state == RUNNING]
-    verdicts = [(one, evidence(store, one).verdict) for one in running]
+    verdicts = [(one, evidence(store, one).verdict) for one in all_running(store)]
     return {
         f"harm {one.id}": Notice("harm", f"Experiment {one.name}: {verdict.said}", "/production")
         for one, verdict in verdicts
@@ -140,7 +139,6 @@ class Notifier:
         self._undelivered: dict[str, dict[str, Notice]] = {url: {} for url in settings.notify}
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
         while True:
             try:
                 await self.look()

@@ -45,7 +45,6 @@ class Words(NamedTuple):
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation as an application sends it."""
         own = (("system", self.system),) if self.system else ()
         every = (*own, *self.turns, ("user", self.prompt))
         return [{"role": role, "content": text} for role, text in every]
@@ -70,11 +69,9 @@ class Answered:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
         return self.text is not None or self.error is not None
 
     def hear(self, words: str) -> None:
-        """Takes note of the answer as far as it has come."""
         self.heard = words
 
 
@@ -89,12 +86,10 @@ class Trial:
 
     @property
     def over(self) -> int:
-        """How many sides are answered, or cannot be."""
         return sum(one.is_over for one in self.sides)
 
     @property
     def is_over(self) -> bool:
-        """Whether all of them are."""
         return self.over == len(self.sides)
 
 

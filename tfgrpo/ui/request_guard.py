@@ -64,7 +64,6 @@ class Guard:
             self._hosts.add(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -53,7 +53,6 @@ def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]
 
 
 def places(store: Store) -> list[str]:
-    """Returns the names of revisions that forms offer."""
     return ["HEAD", *store.branches(), *list(store.tags())[-200:]]
 
 
@@ -90,7 +89,6 @@ def recorded_traffic(visit: Visit) -> Iterator[Traffic]:
 
 
 def has_traffic(visit: Visit) -> bool:
-    """Returns whether any traffic was recorded."""
     return os.path.isfile(traffic_path(visit.store.file))
 
 

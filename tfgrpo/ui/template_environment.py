@@ -178,14 +178,11 @@ def compared(before: str, after: str) -> Sequence[Piece]:
     return [(kind, cut(text)) for kind, text in pieces(short_before, short_after)]
 
 
-def whisker(low: float, middle: float, high: float, around: float = 0.0) -> dict[str, float]:
-    """Returns where an interval is drawn in a strip 100 wide, whose middle is `around`. The strip
-    reaches as far as the interval does, and 0.1 to either side at least."""
-    reach = max(abs(low - around), abs(high - around), 0.1)
+def whisker(low: float, middle: float, high: float) -> dict[str, float]:
+    """Returns where an interval is drawn in a strip 100 wide, whose middle is 0. The strip reaches
+    as far as the interval does, and 0.1 to either side at least."""
+    reach = max(abs(low), abs(high), 0.1)
     if not math.isfinite(reach):
         return {"low": 0.0, "middle": 50.0, "high": 100.0}
-
-    def place(value: float) -> float:
-        return round(50 + 48 * (value - around) / reach, 2)
-
-    return {"low": place(low), "middle": place(middle), "high": place(high)}
+    places = {"low": low, "middle": middle, "high": high}
+    return {name: round(50 + 48 * value / reach, 2) for name, value in places.items()}

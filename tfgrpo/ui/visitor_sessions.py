@@ -63,7 +63,6 @@ class Sessions:
         return session
 
     def of_cookie(self, key: str) -> Session | None:
-        """Returns the session of a cookie."""
         return self._by_key.get(key)
 
     def end(self, session: Session) -> None:

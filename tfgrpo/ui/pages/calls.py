@@ -1,5 +1,5 @@
-"""Every call on record: found by words, an id, dates and what else is known of it, page by page; and
-one call with what people say of it, which can be taken back."""
+"""Every call on record, found by words, an id, dates and what else is known of it; and one call
+with what people say of it, which can be taken back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfgrpo.store.activity.traffic import (
     UnknownCall,
 )
 from tfgrpo.store.address import project_root
-from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.records import Library
 from tfgrpo.ui.call_conversation import (
@@ -150,9 +150,7 @@ def _only(traffic: Traffic, words: str) -> str | None:
 
 
 def show_call(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
-    """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
+    visit.require_content()
     with recorded_traffic(visit) as traffic:
         record = traffic.call(visit.path("id"))
         content, feedback = traffic.content(record.id), traffic.feedback(record.id)
@@ -223,7 +221,6 @@ def add_feedback(visit: Visit) -> Response:
 
 
 def withdraw(visit: Visit) -> Response:
-    """Takes one feedback back, on record with what it said."""
     path, feedback = f"/call/{quote(visit.path('id'))}", _turned(visit, "take back")
     if feedback is None:
         return visit.done(path, "This feedback was taken back before")

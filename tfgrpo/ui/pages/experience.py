@@ -47,7 +47,6 @@ class Attempts(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Answers with an experience's life, newest event first."""
     store = visit.store
     id = _experience(visit)
     life = list(life_of(store, id))
@@ -171,7 +170,6 @@ def credit(visit: Visit) -> Response:
 
 
 def text(visit: Visit) -> Response:
-    """Answers with the whole text of one event, as plain text."""
     row = visit.number("event", 0, most=1 << 62)
     event = visit.store.events_at([row]).get(row)
     if event is None or event.experience != _experience(visit):

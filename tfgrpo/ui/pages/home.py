@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from tfgrpo.display.version_rows import StandingNames, change_counts
 from tfgrpo.improvement.proposals import list_proposals
-from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.production.experiment import all_running
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
@@ -22,7 +22,6 @@ WEEK = 7 * 86_400 * 1_000_000
 
 
 def show(visit: Visit) -> Response:
-    """Answers with the branches, the runs at work, what waits, and the last versions."""
     store = visit.store
     protected_branches = protected(store, "branch")
     branches = []
@@ -42,15 +41,15 @@ def show(visit: Visit) -> Response:
         aside=len(store.branches()) - len(branches),
         runs=_runs(visit),
         waiting=list_proposals(store, "open")[::-1],
-        experiments=[one for one in experiments(store) if one.state == RUNNING],
+        experiments=all_running(store),
         recent=[
             (one, subject(store, one), change_counts(store, one), names[one.number])
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
         ][::-1],
         versions=newest + 1,
-        figures=report_of(visit, SINCE, since).versions
-        if has_traffic(visit) and not waits
-        else None,
+        figures=None
+        if waits or not has_traffic(visit)
+        else report_of(visit, SINCE, since).versions,
         waits=waits,
     )
 
@@ -58,8 +57,7 @@ def show(visit: Visit) -> Response:
 def _runs(visit: Visit) -> list[tuple[Run, str]]:
     runs = visit.store.runs
     states = [(run, runs.state(run)) for run in runs.listed()][::-1]
-    unfinished = [one for one in states if one[1] != "finished"]
-    return (unfinished + [one for one in states if one[1] == "finished"])[:RUNS]
+    return sorted(states, key=lambda one: one[1] == "finished")[:RUNS]
 
 
 ROUTES = (Route("/", show),)

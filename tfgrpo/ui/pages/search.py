@@ -38,7 +38,6 @@ class Passage(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Answers with what has some words in it."""
     wanted = visit.query("q").strip()
     if len(wanted) > LONGEST:
         raise BadForm(f"at most {LONGEST} characters are looked for")
