@@ -64,8 +64,7 @@ def create_site(settings: UiSettings) -> Starlette:
     stores = Stores(settings.store, content=settings.content)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
     histories, layout = Histories(), HistoryLayout()
-    templates = environment([page.module for page in PAGES])
-    site = Site(settings, stores, templates, navigation, histories, layout, Memory())
+    site = Site(settings, stores, environment(), navigation, histories, layout, Memory())
     routes: list[Answered | Mount] = [
         Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,8 @@ class Templates(Environment):
         return super().getattr(obj, attribute)
 
 
-def environment(pages: Collection[str]) -> Environment:
-    """Returns the templates of the package, with their filters; `pages` are the modules that
-    there are, so that nothing links to a page that is not."""
+def environment() -> Environment:
+    """Returns the templates of the package, with their filters."""
     templates = Templates(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -68,7 +67,6 @@ def environment(pages: Collection[str]) -> Environment:
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "=", "MOVE": "↕"},
         "whisker": whisker,
-        "pages": frozenset(pages),
     }
     return templates
 
