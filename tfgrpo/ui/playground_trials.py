@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,9 +71,6 @@ class Answered:
     @property
     def is_over(self) -> bool:
         return self.text is not None or self.error is not None
-
-    def hear(self, words: str) -> None:
-        self.heard = words
 
 
 @dataclass(slots=True)
@@ -138,9 +136,8 @@ async def _ask_all(store: Store, trial: Trial) -> None:
         calls = session.calls("policy", f"{STAGE} {trial.id}")
 
         async def ask(number: int, one: Answered) -> None:
-            request = Request(
-                STAGE, one.messages, settings.temperature, settings.max_tokens, heard=one.hear
-            )
+            how = (settings.temperature, settings.max_tokens)
+            request = Request(STAGE, one.messages, *how, heard=partial(setattr, one, "heard"))
             began = time.monotonic()
             try:
                 answer = (await calls.ask(request, call_path=(number,))).answer

@@ -37,11 +37,10 @@ SUMS: tuple[Column[Spent], ...] = (
 
 
 def _columns(*names: str) -> tuple[Column[Spent], ...]:
-    first = Column[Spent](names[0].lower(), names[0], lambda one: one.names[0], False)
-    second = [
-        Column[Spent](name.lower(), name, lambda one: one.names[1], False) for name in names[1:]
-    ]
-    return (first, *second, *SUMS)
+    def of(at: int, name: str) -> Column[Spent]:
+        return Column(name.lower(), name, lambda one: one.names[at], False)
+
+    return (*(of(at, name) for at, name in enumerate(names)), *SUMS)
 
 
 def _step(name: str) -> int | None:
