@@ -177,7 +177,7 @@ def _delete(store: Store, kind: NameKind, name: str) -> tuple[Version, list[str]
     """Deletes a name; returns where it stood, and what becomes of experiments that have it."""
     if kind == "tag":
         return store.delete_tag(name), []
-    from tfgrpo.production.experiment_branches import delete_branch
+    from tfgrpo.production.experiment import delete_branch
 
     return delete_branch(store, name)
 
@@ -187,7 +187,7 @@ def _rename(store: Store, kind: NameKind, old: str, new: str) -> list[str]:
     if kind == "tag":
         name_moves.rename(store, kind, old, new)
         return []
-    from tfgrpo.production.experiment_branches import rename_branch
+    from tfgrpo.production.experiment import rename_branch
 
     return rename_branch(store, old, new)
 

@@ -17,7 +17,7 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_a
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
-from tfgrpo.production.promotion_losses import losses_in_words, losses_of
+from tfgrpo.production.promotions import losses_in_words, losses_of
 from tfgrpo.production.rollback import named, stood_at
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
@@ -255,10 +255,10 @@ def _warn(store: Store, started: Experiment) -> None:
 
 
 def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> Experiment:
-    from tfgrpo.production.experiment_evidence import recorded
+    from tfgrpo.production.experiment_evidence import evidence
 
-    evidence = recorded(app.store, records.experiment(app.store, name))
-    return end(app.store, name, evidence=evidence, why=why)
+    shown = evidence(app.store, records.experiment(app.store, name))
+    return end(app.store, name, evidence=shown.as_object(), why=why)
 
 
 def _served(store: Store, ended: Experiment) -> str:

@@ -46,10 +46,9 @@ def mcp(app: App, given: Given) -> None:
     """
     with needed("mcp", "MCP needs the package mcp", "mcp", "mcp_types", "anyio", "uvicorn"):
         from tfgrpo.serving import library_server as mcp_server
-        from tfgrpo.serving.library_server import LibraryServer
+        from tfgrpo.serving.library_server import LibraryServer, Lookups
     from tfgrpo.domains.prompt_library import live
     from tfgrpo.proxy.proxy_file import withheld_beside
-    from tfgrpo.serving.mcp_lookups import Lookups
 
     token = os.environ.get(mcp_server.TOKEN) or None
     if given.http:

@@ -205,10 +205,18 @@ def _left(proposal: Proposal) -> str:
 
 def as_object(proposal: Proposal) -> dict[str, Any]:
     """A proposal as JSON for programs, with its times as text."""
-    from tfgrpo.improvement.proposal_standing import proposal_object
-
-    times = {"made": printing.iso(proposal.made), "time": printing.iso(proposal.time)}
-    return {**proposal_object(proposal), **times}
+    names = ("id", "state", "gone", "branch", "target", "source", "author", "why", "version")
+    return {
+        **{name: getattr(proposal, name) for name in names},
+        "base": proposal.base.name,
+        "candidate": proposal.candidate.name,
+        "made": printing.iso(proposal.made),
+        "time": printing.iso(proposal.time),
+        "effect": None if proposal.effect is None else proposal.effect._asdict(),
+        "changes": [{**one._asdict(), "op": one.op} for one in proposal.changes],
+        "accepted": list(proposal.accepted),
+        "details": dict(proposal.details),
+    }
 
 
 def _words(proposal: Proposal, chosen: list[str] | None) -> dict[str, str]:

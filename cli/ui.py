@@ -11,7 +11,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.flags import PORT, flag, many, option, path
 from tfgrpo.cli.start_context import App, Given, needed, pass_given
 
-PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicorn")
+PAGES = ("ui", "the pages need {}", "httpx2", "jinja2", "markupsafe", "starlette", "uvicorn")
 
 
 @click.command()

@@ -7,8 +7,7 @@ import json
 import pytest
 from test_experiment import run, store  # noqa: F401
 
-from tfgrpo.production.experiment import experiment, start
-from tfgrpo.production.experiment_branches import delete_branch, rename_branch
+from tfgrpo.production.experiment import delete_branch, experiment, rename_branch, start
 from tfgrpo.store import InvalidName, Store
 
 START = ("experiment", "start", "e", "--control", "prod", "--candidate", "new")

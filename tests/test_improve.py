@@ -22,10 +22,9 @@ from waiting import until
 import tfgrpo as package
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement import improve as improving
-from tfgrpo.improvement.improvement_record import begin, split
+from tfgrpo.improvement.improvement_record import split
 from tfgrpo.improvement.proposals import get_proposal, list_proposals
 from tfgrpo.store import Operation, Store, TfgrpoError, process_lock
-from tfgrpo.store.activity.decisions import decisions
 
 SETTINGS = """
 [model]
@@ -429,24 +428,6 @@ def test_corrections_that_cannot_be_read_are_left_out_and_alone_are_nothing_to_d
     done = improve()
     assert "10 collected problems left out" in done.output
     assert get_proposal(store, "p1").details["problems"] == 12
-
-
-def test_one_that_began_with_nothing_to_be_judged_at_ends_and_the_next_begins(
-    store: Store, mathematics: ScriptedEndpoint
-) -> None:
-    unreadable_calls(store, range(4))
-    wrong_calls(store, range(4))
-    rows = [
-        {"id": f"r{n}", "problem": f"What was {n} of them?", "answer": UNREADABLE.format(n)}
-        for n in range(4)
-    ]
-    begin(store, "prod", rows, {}, {"gate": "named.jsonl", "heldout": "named.jsonl"})
-    done = improve()
-    assert done.exit_code == 0, done.exception
-    assert "improve-1 is given up: no attempt could be judged" in done.output
-    assert "nothing to do: 4 of 8 new problems" in done.output
-    assert decisions(store, kind="improvement")[-1].content["state"] == "given up"
-    assert "given up" not in improve().output
 
 
 def test_another_models_calls_are_not_for_the_local_model(

@@ -22,7 +22,7 @@ from tfgrpo.proxy.keys_and_limits import Desk
 from tfgrpo.proxy.proxy_file import withheld_beside
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.withheld_words import Finder, clean_feedback, without_secrets
-from tfgrpo.serving.mcp_lookups import Lookups
+from tfgrpo.serving.library_server import Lookups
 from tfgrpo.store.activity.traffic import Feedback, FeedbackRefused, traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError

@@ -26,7 +26,7 @@ from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
 from tfgrpo.proxy.running_experiments import Decider
-from tfgrpo.serving.mcp_lookups import Lookups
+from tfgrpo.serving.library_server import Lookups
 from tfgrpo.store import InvalidOperation, Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.activity.traffic import CallFilter, traffic_path

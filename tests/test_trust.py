@@ -205,14 +205,31 @@ def test_reading_needs_no_trust(stranger: Path) -> None:
     assert run("export").exit_code == 0
 
 
+HARMLESS = frozenset(
+    (
+        *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency", "examples"),
+        *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
+        *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
+        *("learning_objective", "ground_truth", "heldout_samples", "heldout_problems"),
+        *("library_tokens", "gate_digest", "gate_rule", "sealed_digest", "samples"),
+        *("reasoning_effort", "max_completion_tokens", "reflection_reasoning_effort"),
+        *("reflection_max_completion_tokens", "verify_timeout"),
+        *("domain_identity", "domain_renders"),
+        "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
+    )
+)
+"""Settings that say how much, how often or in which words: they neither run nor send."""
+HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions"])
+JUDGED_TOOLS = frozenset(["use", "sandbox", "corpus", "provider", "search", "mcp"])
+
+
 def test_every_setting_is_known_to_be_harmless_or_asked_about() -> None:
     """A new setting goes into HARMLESS if it can neither run code nor send anything away, else
-    into JUDGED, with a permission made from it and a hostile folder here."""
+    into `permissions.JUDGED`, with a permission made from it and a hostile folder here."""
     fields = {*TrainSettings.model_fields, *EvalSettings.model_fields}
-    assert fields | {*ModelSettings.model_fields} == permissions.HARMLESS | permissions.JUDGED
-    assert not permissions.HARMLESS & permissions.JUDGED
-    tools = permissions.HARMLESS_TOOLS | permissions.JUDGED_TOOLS
-    assert set(ToolSettings.model_fields) == tools
+    assert fields | {*ModelSettings.model_fields} == HARMLESS | permissions.JUDGED
+    assert not HARMLESS & permissions.JUDGED
+    assert set(ToolSettings.model_fields) == HARMLESS_TOOLS | JUDGED_TOOLS
 
 
 def test_what_is_harmless_needs_no_trust(stranger: Path) -> None:

@@ -38,7 +38,6 @@ from tfgrpo.store.errors import FileChanged
 from tfgrpo.ui.notifications import Notifier
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.ui_settings import UiSettings
-from tfgrpo.ui.visitor_sessions import MINUTE, MOST_FAILURES, Failures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -295,25 +294,6 @@ def test_who_logs_out_is_out_and_others_of_that_name_are_not(store: Path) -> Non
     assert here.get("/").status_code == 401, "the cookie stands for nobody any more"
     assert there.get("/").status_code == 200
     assert here.get("/", params={"token": TOKEN}).status_code == 200
-
-
-def test_tokens_are_not_guessed_quickly(store: Path) -> None:
-    visitor = Visitor(store)
-    for _ in range(MOST_FAILURES):
-        assert visitor.client.get("/?token=guess").status_code == 401
-    answer = visitor.client.get("/?token=guess")
-    assert answer.status_code == 429
-    assert 0 < int(answer.headers["retry-after"]) <= 61
-    assert visitor.client.get("/").status_code == 200, "who is logged in goes on"
-    now = [0.0]
-    failures = Failures(lambda: now[0])
-    for _ in range(MOST_FAILURES):
-        failures.add("a")
-    assert (failures.wait("a") > 0, failures.wait("b")) == (True, 0)
-    now[0] = MINUTE + 1
-    assert failures.wait("a") == 0
-    failures.add("a")
-    assert failures.wait("a") == 0
 
 
 @pytest.mark.browser

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -132,7 +133,6 @@ def _exchanges(store: Store, request: CollectRequest) -> Iterator[Iterator[Excha
 
 
 def output_path(project: Project, request: CollectRequest) -> Path:
-    """The file that problems are collected in."""
     return request.output or project.root / FILE
 
 
@@ -188,16 +188,12 @@ def question(messages: Sequence[Message]) -> str:
 def _row(
     group: Sequence[Exchange], rules: CollectionRules, pattern: Finder, examples: Sequence[Turns]
 ) -> Row | str:
-    because = list(_reasons(group, rules.below))
+    because, truth = list(_reasons(group, rules.below)), _truth(group, rules.below)
+    clean = partial(pattern.sub, REDACTED)
     if not because:
         return FINE
-    truth = _truth(group, rules.below)
     if truth is None and not rules.unanswered:
         return NO_TRUTH
-
-    def clean(text: str) -> str:
-        return pattern.sub(REDACTED, text)
-
     if truth is not None and REDACTED in clean(truth):
         return GONE
     example = next((one for one in reversed(group) if _wrong(one, rules.below)), group[-1])
@@ -356,25 +352,28 @@ def held_out(
         path = project.open_data(name)
         if path in problem_sets or datasets.parse(name, project.root).on_hub:
             continue
-        if not project.trusts_run(name, config, ("domain",)):
+        if config is not None and not project.trusts_run(name, config, ("domain",)):
             warnings.append(f"cannot tell what is in {path}: its record is not trusted")
             continue
+        problem_sets[path] = ()
         try:
-            problem_sets[path] = project.domain(spec).problems(path, config.get("fields") or {})
+            if config is None:  # an evaluation's
+                problem_sets[path] = datasets.load(path, ground_truth=False)
+            else:
+                fields = config.get("fields") or {}
+                problem_sets[path] = project.domain(spec).problems(path, fields)
         except DatasetError as error:
-            problem_sets[path] = ()
-            warnings.append(f"cannot tell what was held out: {error}")
-    for name in dict.fromkeys(one.dataset for one in store.runs.all_evaluations()):
-        path = project.open_data(name)
-        if path in problem_sets or datasets.parse(name, project.root).on_hub:
-            continue
-        with suppress(DatasetError):  # it may be gone, or of a kind that its domain alone reads
-            problem_sets[path] = datasets.load(path, ground_truth=False)
+            if config is not None:  # one that its domain alone reads is not missed
+                warnings.append(f"cannot tell what was held out: {error}")
     return [problem for problems in problem_sets.values() for problem in problems], warnings
 
 
-def _recorded(store: Store) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:
+def _recorded(store: Store) -> Iterator[tuple[str, str | None, Mapping[str, Any] | None]]:
+    """Yields the sets of runs and then of evaluations: a name, and of a run its domain and
+    settings."""
     for run in store.runs.all():
         for kind in KINDS:
             if run.config.get(kind):
                 yield str(run.config[kind]), run.config.get("domain"), run.config
+    for one in store.runs.all_evaluations():
+        yield one.dataset, None, None

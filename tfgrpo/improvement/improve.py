@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeAlias
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data import readers
 from tfgrpo.data.problems import digest as dataset_digest
+from tfgrpo.domains.registry import with_data
+from tfgrpo.domains.verifier import describe_objection, objections
 from tfgrpo.evaluation.eval_setup import EvalPlan, apart, plan_evaluation
 from tfgrpo.evaluation.scoring import EvalProgress, evaluate, rewards
 from tfgrpo.improvement import improvement_record
@@ -31,7 +33,6 @@ from tfgrpo.improvement.collection import (
     write_rows,
 )
 from tfgrpo.improvement.improvement_record import Round
-from tfgrpo.improvement.judgeable import Sorted, sort_rows, unjudgeable
 from tfgrpo.improvement.proposals import (
     PARTS,
     Draftsman,
@@ -45,7 +46,15 @@ from tfgrpo.improvement.proposals import (
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
-from tfgrpo.learn.run_setup import PACE, WITHOUT_NEW, RunChoice, count_spent, plan_run, ready_run
+from tfgrpo.learn.run_setup import (
+    PACE,
+    WITHOUT_NEW,
+    RunChoice,
+    check_settings,
+    count_spent,
+    plan_run,
+    ready_run,
+)
 from tfgrpo.model.budget import BudgetReached, open_budget
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
@@ -79,6 +88,8 @@ NEWEST = 1000
 """Calls on record that are looked at for the model that they are of."""
 MOST_HELDOUT = 200
 """Held-out problems that a proposal is judged by at most, the newest."""
+NAMED = 8
+"""How many of the problems that are left out are named."""
 OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
 """Settings of [train] that an improvement has its own of."""
 
@@ -171,32 +182,30 @@ def estimate_improvement(
     Raises TfgrpoError."""
     project.require_trust(request.settings)
     job = Improving(store, project, request)
-    begun, given, table = job.begun(), job.given, job.table
+    begun = [] if request.new else job.begun()
     with tempfile.TemporaryDirectory(prefix="tfgrpo-") as folder:
-        if begun and not request.new:
+        if begun:
             one = begun[0]
             about, branch, run = f"the rest of {one.name}", one.branch, store.runs.find(one.name)
             named = one.parts._asdict().items()
-            parts = {name: [project.open_data(path)] if path else [] for name, path in named}
+            parts = {name: project.open_data(path) for name, path in named if path}
         else:
             job.require_model()
             rows, left_out = job.judgeable(store, job.new_rows(dry_run=True))
-            if len(rows) < max(1, request.least):
+            if len(rows) < job.least:
                 few = f"nothing to do: {len(rows)} of {request.least} new problems"
                 return few + (f"; {left_out}" if left_out else "")
             about, branch, run = f"{len(rows)} new problems", request.target, None
-            own = [part for part in ("heldout", "gate") if not table.get(part)]
-            parts = {}
-            for name, portion in improvement_record.split(rows, own).items():
+            dealt = improvement_record.split(rows, job.own_parts).items()
+            parts = {name: f"{folder}/{name}.jsonl" for name, portion in dealt if portion}
+            for name, portion in dealt:
                 path = Path(folder) / f"{name}.jsonl"
                 write_rows(path, improvement_record.mapped(portion, job.fields))
-                parts[name] = [str(path)] if portion else []
-        given |= job.training(parts["train"][0], branch)
-        if parts.get("gate"):
-            given["gate"] = parts["gate"][0]
+        given = job.training(parts["train"], branch, parts.get("gate"))
         more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
         plan = plan_run(store, job.own_project, {**given, **more})
-        sets = job.compared_on([] if begun and not request.new else parts.get("heldout", []))
+        fresh = [parts["heldout"]] if "heldout" in parts and not begun else []
+        sets = job.compared_on(fresh)
         fields = plan.settings.fields
         problems = (plan.domain.problems(name, fields)[:most] for name, most in sets)
         compared = replace(plan.problems, heldout=tuple(chain.from_iterable(problems)))
@@ -207,8 +216,6 @@ def estimate_improvement(
 
 @dataclass(frozen=True, slots=True)
 class Improving:
-    """An improvement at work, or one that is only estimated."""
-
     store: Store
     project: Project
     request: ImproveRequest
@@ -217,26 +224,48 @@ class Improving:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The settings of a training that the request names."""
         return {name: value for name, value in self.request.settings.items() if value is not None}
 
     @property
     def table(self) -> dict[str, Any]:
-        """The settings of the training: of the file, and over them those of the request."""
         return {**self.project.table("model"), **self.project.table("train"), **self.given}
 
-    def training(self, data: str, branch: str) -> dict[str, Any]:
+    @property
+    def least(self) -> int:
+        return max(1, self.request.least)
+
+    @property
+    def own_parts(self) -> list[str]:
+        """The parts of new problems for which the settings name no set."""
+        return [part for part in ("heldout", "gate") if not self.table.get(part)]
+
+    def training(self, data: str, branch: str, gate: str | None = None) -> dict[str, Any]:
         """The settings of the training itself, of a file's problems on a branch."""
         # one correction that is none must not stop the others
-        return {**self.given, "data": data, "branch": branch, "skip_unverifiable": True}
+        given = {**self.given, "data": data, "branch": branch, "skip_unverifiable": True}
+        return given if gate is None else {**given, "gate": gate}
 
-    def judgeable(self, store: Store, rows: list[Row]) -> Sorted:
-        """Returns the rows that attempts can be judged at, and what is said of the others. Fewer
-        than are wanted are not looked at. Raises TfgrpoError."""
-        if len(rows) < max(1, self.request.least):
-            return Sorted(rows)
-        settings = self.training("", self.request.target)
-        return sort_rows(store, self.own_project, settings, rows, self.fields)
+    def judgeable(self, store: Store, rows: list[Row]) -> tuple[list[Row], str]:
+        """Returns the rows that attempts can be judged at, and what is said of the others, if there
+        are any: a person's correction may be no answer that the domain can read. Fewer than are
+        wanted are not looked at. Runs an event loop of its own. Raises TfgrpoError."""
+        if len(rows) < self.least:
+            return rows, ""
+        project, given = self.own_project, self.training("", self.request.target)
+        with tempfile.TemporaryDirectory(prefix="tfgrpo-") as folder:
+            path = Path(folder) / "collected.jsonl"
+            write_rows(path, improvement_record.mapped(rows, self.fields))
+            settings, _, domain, *_ = check_settings(store, project, given)
+            problems = domain.problems(str(path), settings.fields)
+        domain, _ = with_data(project.by_agent(domain, settings), settings.domain, problems)
+        wrong = {one.id: describe_objection(one, why) for one, why in objections(problems, domain)}
+        if not wrong:
+            return rows, ""
+        good = [row for row in rows if str(row["id"]) not in wrong]
+        some = ", ".join(list(wrong)[:NAMED]) + (", …" if len(wrong) > NAMED else "")
+        left_out = plural(len(rows) - len(good), "collected problem")
+        why = next(iter(wrong.values()))
+        return good, f"{left_out} left out, as attempts cannot be judged: {some} ({why})"
 
     @property
     def fields(self) -> dict[str, str]:
@@ -286,7 +315,7 @@ class Improving:
         models = Counter(one.call.model for one in calls)
         for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
             del models[same]
-        if models and len(self.new_rows(dry_run=True)) >= max(1, self.request.least):
+        if models and len(self.new_rows(dry_run=True)) >= self.least:
             (most, _), *others = models.most_common()
             more = f" and of {plural(len(others), 'other model')}" if others else ""
             raise SettingsError(
@@ -304,18 +333,8 @@ class Improving:
         begun = self.begun()
         if request.new or not begun:
             self.require_model()
-        if request.new:
-            for one in begun:
-                self._end(one, "given up")
-            begun = []
-        if begun:
-            one = begun[0]
-            is_hopeless = await apart(store, lambda there: self._is_hopeless(there, one))
-            if is_hopeless:
-                del begun[0]
-                self._end(one, "given up")
-                why = f"{one.name} is given up: no attempt could be judged at a part's problems"
-                self.on_progress(WarningNotice(why))
+        while begun and request.new:
+            self._end(begun.pop(0), "given up")
         if begun:
             one = begun[0]
             if one.branch not in store.branches() and store.runs.find(one.name) is not None:
@@ -327,27 +346,13 @@ class Improving:
             return await self._work(one)
         new = self.new_rows()
         rows, left_out = await apart(store, lambda there: self.judgeable(there, new))
-        if len(rows) < max(1, request.least):
+        if len(rows) < self.least:
             known = (request.target, len(rows), request.least)
             return Improvement("nothing new", *known, left_out=left_out)
         if left_out:
             self.on_progress(WarningNotice(left_out))
-        named = {part: self.table.get(part) for part in ("gate", "heldout")}
-        one = improvement_record.begin(store, request.target, rows, self.fields, named)
-        return await self._work(one)
-
-    def _is_hopeless(self, store: Store, one: Round) -> bool:
-        """Whether an improvement has no run yet, and a part without a problem that attempts can be
-        judged at: it would fail at each call."""
-        if store.runs.find(one.name) is not None:
-            return False
-        for part in filter(None, one.parts):
-            data = self.project.open_data(part)
-            settings = self.training(data, one.branch)
-            wrong, count = unjudgeable(store, self.own_project, settings, data)
-            if wrong and len(wrong) == count:
-                return True
-        return False
+        about = (request.target, rows, self.fields, self.own_parts)
+        return await self._work(improvement_record.begin(store, *about))
 
     async def _work(self, one: Round) -> Improvement:
         store, least = self.store, self.request.least
@@ -406,13 +411,11 @@ class Improving:
 
     async def _train(self, one: Round) -> Version:
         store, own = self.store, self.own_project
-        given = self.training(self.project.open_data(one.parts.train), one.branch)
-        if one.parts.gate is not None:
-            given["gate"] = self.project.open_data(one.parts.gate)
-        resumed = one.name if store.runs.find(one.name) is not None else None
+        gate = None if one.parts.gate is None else self.project.open_data(one.parts.gate)
+        given = self.training(self.project.open_data(one.parts.train), one.branch, gate)
+        new, resumed = (one.name, None) if store.runs.find(one.name) is None else (None, one.name)
         if resumed is not None:  # the rest is on record
             given = {name: given[name] for name in PACE if name in given}
-        new = one.name if resumed is None else None
         choice = RunChoice(new, resumed, budget=self.request.budget, keep_going=True)
         ready = await apart(store, lambda there: ready_run(there, own, given, choice))
         ready = replace(ready, again=WITHOUT_NEW)
@@ -423,36 +426,31 @@ class Improving:
     async def _effect(self, run: str, versions: tuple[Version, Version]) -> Effect | None:
         """What a candidate does on the held-out problems; None where there are none."""
         store, sets = self.store, self.compared_on()
-        options = {
-            "samples": self.request.samples,
-            "fields": self.fields or None,
-            "skip_unverifiable": True,
-        }
+        options = {"samples": self.request.samples, "fields": self.fields or None}
+        options["skip_unverifiable"] = True
 
         def planned(there: Store) -> list[EvalPlan]:
             wanted = [{**options, "data": name, "problems": most} for name, most in sets]
-            trained = [versions[1]]
-            return [
-                plan_evaluation(there, self.project, versions, given, trained=trained)
-                for given in wanted
-            ]
+            about, trained = (there, self.project, versions), [versions[1]]
+            return [plan_evaluation(*about, given, trained=trained) for given in wanted]
 
         plans = await apart(store, planned)
         if not plans:
             return None
         await self._score(plans, store.runs.get(run))
-        before: dict[str, list[float]] = {}
-        after: dict[str, list[float]] = {}
+        before, after = (self._rewards(plans, version) for version in versions)
+        return effect_of(before, after, plans[0].task) if before.keys() & after.keys() else None
+
+    def _rewards(self, plans: Sequence[EvalPlan], version: Version) -> dict[str, list[float]]:
+        """A version's rewards on all sets: set and problem → those of its attempts."""
+        together: dict[str, list[float]] = {}
         for plan in plans:
-            evaluations = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
-            for evaluation, into in zip(evaluations, (before, after), strict=True):
-                assert evaluation is not None, "scored above"
-                name = dataset_digest(plan.task.problems)[:8]
-                scored = rewards(store.runs.scores(evaluation))
-                into.update({f"{name}/{problem}": list(all_) for problem, all_ in scored.items()})
-        if not before.keys() & after.keys():
-            return None
-        return effect_of(before, after, plans[0].task)
+            evaluation = self.store.runs.evaluation(version.number, plan.task.key)
+            assert evaluation is not None, "it is scored before"
+            name = dataset_digest(plan.task.problems)[:8]
+            scored = rewards(self.store.runs.scores(evaluation)).items()
+            together |= {f"{name}/{problem}": list(every) for problem, every in scored}
+        return together
 
     def compared_on(self, newest: Sequence[str] = ()) -> list[tuple[str, int]]:
         """What a candidate is compared on, each set with how many of its problems: those that the

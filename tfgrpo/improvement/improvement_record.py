@@ -53,21 +53,23 @@ class Round:
 
     @property
     def branch(self) -> str:
-        """The branch that learns."""
         return f"proposal/{self.name}"
 
 
 def rounds(store: Store, target: str) -> list[Round]:
     """The improvements of a target, oldest first."""
-    listed = []
-    for name, decided in by_subject(store, IMPROVEMENT).items():
-        content = decided[0].content
-        if content["target"] == target:
-            ended = decided[-1].content["state"] if len(decided) > 1 else None
-            parts = Part(**content["parts"])
-            problems = tuple(content["problems"])
-            listed.append(Round(name, target, content["base"], parts, problems, ended))
-    return listed
+    return [
+        Round(
+            name,
+            target,
+            begun.content["base"],
+            Part(**begun.content["parts"]),
+            tuple(begun.content["problems"]),
+            later[-1].content["state"] if later else None,
+        )
+        for name, (begun, *later) in by_subject(store, IMPROVEMENT).items()
+        if begun.content["target"] == target
+    ]
 
 
 def problem_digest(row: Row) -> str:
@@ -135,23 +137,22 @@ def begin(
     target: str,
     rows: Sequence[Row],
     fields: Mapping[str, str],
-    named: Mapping[str, str | None],
+    own: Sequence[str],
 ) -> Round:
     """Records a new improvement of a target with these rows, and its branch. `fields` maps our
-    names to the data's; parts that are `named` have sets of their own, and take no rows."""
+    names to the data's; `own` are the parts that take rows beside `train`."""
     names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
     name = f"improve-{len(names) + 1}"
-    base = store.tip(target)
-    dealt = split(rows, [part for part in ("heldout", "gate") if not named.get(part)])
-    root = project_root(store.path)
+    base, root = store.tip(target), project_root(store.path).resolve()
     folder = Path(store.path).parent / FOLDER / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths: dict[str, str | None] = {"gate": None, "heldout": None}
-    for part, portion in dealt.items():
+    paths: dict[str, str] = {}
+    for part, portion in split(rows, own).items():
         path = folder / f"{part}.jsonl"
         write_rows(path, mapped(portion, fields))
-        paths[part] = str(path.resolve().relative_to(root.resolve())) if portion else None
-    parts = Part(str(paths["train"]), paths["gate"], paths["heldout"])
+        if portion:
+            paths[part] = str(path.resolve().relative_to(root))
+    parts = Part(paths["train"], paths.get("gate"), paths.get("heldout"))
     problems = tuple(map(problem_digest, rows))
     begun = Round(name, target, base.digest.hex(), parts, problems)
     content = {

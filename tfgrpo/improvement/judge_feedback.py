@@ -48,7 +48,6 @@ class JudgeRequest:
 
     @property
     def author(self) -> str:
-        """Who the feedback is by."""
         return f"judge {self.domain}"
 
 

@@ -88,7 +88,7 @@ def _proposed(store: Store, named: str) -> Proposal | None:
         version = store.resolve(named)
     except UnknownRevision as unknown:
         try:
-            return open_proposal(store, get_proposal(store, named).id)
+            return open_proposal(store, named)
         except UnknownRevision:
             raise unknown from None
     try:

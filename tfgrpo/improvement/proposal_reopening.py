@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tfgrpo.improvement.proposals import Proposal, check_seen, check_trial, get_proposal
 from tfgrpo.learn.turned_down import PROPOSAL
-from tfgrpo.production.tested_proposals import accepted_by
+from tfgrpo.production.promotions import accepted_by
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import merge as merges

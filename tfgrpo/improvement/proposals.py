@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.scoring import EvalTask
-from tfgrpo.improvement.proposal_standing import is_gone
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
-from tfgrpo.production.experiment import at_work, experiments
-from tfgrpo.production.tested_proposals import digests_tried
+from tfgrpo.production.experiment import all_running, at_work
+from tfgrpo.production.promotions import digests_tried
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import Decision, by_subject, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
@@ -63,7 +63,6 @@ class ProposedChange(NamedTuple):
 
     @property
     def op(self) -> Op:
-        """The operation that makes this change."""
         return "ADD" if self.before is None else "DELETE" if self.after is None else "MODIFY"
 
     @property
@@ -175,11 +174,11 @@ class Proposal(Viewed):
 
     def view(self) -> View:
         rows = [(one.label, one.op, one.words, one.reason or "") for one in self.changes]
+        effect: object = self.effect or "not measured"
+        if self.effect is not None and self.measured is None:
+            effect = "not measured of a part, only of all changes together"
         notes = [f"for {self.target} at {self.base.name}, from {self.source}: {self.branch}"]
-        if self.measured or self.effect is None:
-            notes += [f"effect: {self.effect or 'not measured'}"]
-        else:
-            notes += ["effect: not measured of a part, only of all changes together"]
+        notes += [f"effect: {effect}"]
         notes += [
             f"[{one.label}] {one.state}" + (f": {one.why}" if one.why else "")
             for one in self.changes
@@ -242,10 +241,8 @@ def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
     listed = []
     for about in reversed(by_subject(store, PROPOSAL).values()):
         if state in (None, about[-1].content["state"]):
-            try:
+            with suppress(UnknownRevision):
                 listed.append(_read(store, about))
-            except UnknownRevision:
-                continue
     return listed
 
 
@@ -285,21 +282,22 @@ def accept(
 ) -> Proposal:
     """Brings a proposal's changes into its target as one version, and records who, when and why:
     all that are open, or `only` those, and the others are left open. Raises as `review` does."""
-    if only is None:
-        only = [one.experience for one in open_proposal(store, id).waiting]
-    elif not only:
+    if only is not None and not only:
         raise InvalidOperation(
             "nothing is taken", hint="`tfgrpo proposal reject` turns all of it down"
         )
-    return review(store, id, Review(only, {}, edits or {}, why, take))
+    return review(store, id, Review(only or _open(store, id), {}, edits or {}, why, take))
 
 
 def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None) -> Proposal:
     """Turns a proposal down, on record: all that is open of it, or `only` those changes, and the
     others are left open. Raises as `review` does."""
-    if only is None:
-        only = [one.experience for one in open_proposal(store, id).waiting]
-    return review(store, id, Review((), dict.fromkeys(only, why)))
+    chosen = _open(store, id) if only is None else only
+    return review(store, id, Review((), dict.fromkeys(chosen, why)))
+
+
+def _open(store: Store, id: str) -> list[str]:
+    return [one.experience for one in open_proposal(store, id).waiting]
 
 
 def review(store: Store, id: str, what: Review) -> Proposal:
@@ -362,14 +360,13 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
 
 def conflicts_of(store: Store, proposal: Proposal, what: Review) -> tuple[Conflict, ...]:
     """Returns what the target has changed of what a review takes; nothing is recorded."""
-    tip = store.tip(proposal.target)
-    taken = _named(proposal, what.accept)
+    tip, taken = store.tip(proposal.target), _named(proposal, what.accept)
     try:
         operations_on(store, proposal, tip, taken, what.edits, None)
-    except MergeConflict as conflict:
-        return conflict.conflicts
+    except MergeConflict as refusal:
+        return refusal.conflicts
     except InvalidOperation:  # a review is refused for other reasons too
-        return ()
+        pass
     return ()
 
 
@@ -389,8 +386,8 @@ def check_tested(store: Store, proposal: Proposal) -> None:
     """Raises OnTrial where an experiment is running with what is proposed as its candidate, unless
     the store is forced."""
     tried = digests_tried(store, proposal.id)
-    for one in () if store.is_forced else experiments(store):
-        if one.state == "running" and one.candidate.digest in tried:
+    for one in () if store.is_forced else all_running(store):
+        if one.candidate.digest in tried:
             raise OnTrial(
                 f"experiment {one.name} is trying proposal {proposal.id}",
                 hint=f"`tfgrpo experiment rollback {one.name}` first; --force turns it down now",
@@ -445,7 +442,14 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         down |= dict.fromkeys(one.content.get("rejected", ()), one.why)
         if "version" in one.content:
             versions.append(store.resolve(one.content["version"]).name)
-    changes = _changes(store, base, candidate)
+    changes = [
+        one._replace(state="accepted")
+        if one.experience in taken
+        else one._replace(state="rejected", why=down[one.experience])
+        if one.experience in down
+        else one
+        for one in _changes(store, base, candidate)
+    ]
     return Proposal(
         first.subject,
         last.content["state"],
@@ -453,14 +457,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         content["target"],
         base,
         candidate,
-        tuple(
-            one._replace(state="accepted")
-            if one.experience in taken
-            else one._replace(state="rejected", why=down[one.experience])
-            if one.experience in down
-            else one
-            for one in changes
-        ),
+        tuple(changes),
         None if effect is None else Effect(**effect),
         content["source"],
         first.time,
@@ -472,8 +469,18 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         tuple(edited),
         len(about),
         content["details"],
-        is_gone(store, content["target"], [c for c in changes if c.experience in taken]),
+        _is_gone(store, content["target"], [c for c in changes if c.state == "accepted"]),
     )
+
+
+def _is_gone(store: Store, target: str, accepted: Sequence[ProposedChange]) -> bool:
+    """Returns whether a branch stands to each change that was accepted as it did before: they were
+    undone, rolled back, reverted or taken out by hand; or the branch itself is gone. Not where none
+    was accepted."""
+    if not accepted or target not in store.branches():
+        return bool(accepted)
+    texts = store.library(target).texts
+    return all(texts.get(one.experience) == one.before for one in accepted)
 
 
 def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedChange, ...]:
@@ -490,8 +497,8 @@ def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedC
             event = origins.of(event, store.version(event.version)).event
             reason, evidence = event.reason, event.evidence
         else:
-            deleted = [e for e in store.history(one.experience) if e.op == "DELETE"]
-            reason = deleted[-1].reason if deleted else None
+            deleted = [e.reason for e in store.history(one.experience) if e.op == "DELETE"]
+            reason = deleted[-1] if deleted else None
         known = (one.before, one.after, reason, evidence)
         changes.append(ProposedChange(f"G{places[one.experience]}", one.experience, *known))
     return tuple(changes)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +23,6 @@ from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.evaluation.scoring import (
     EvalProgress,
     EvalTask,
-    Wanted,
     evaluate,
     examine,
     examine_each,
@@ -54,7 +54,6 @@ REGRESSION = "regression"
 """The kind of decisions that hold what each experience added under a model."""
 FRESH = 1000
 """Seeds of fresh attempts under the same model begin here."""
-Z = 1.96
 
 Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", "unknown"]
 
@@ -92,8 +91,8 @@ class Standings:
         if self.now.verdict == "helpful":
             return "helps"
         if self.then is not None and self.then.verdict == "helpful":
-            error = math.hypot(_error(self.then), _error(self.now))
-            if self.then.effect - self.now.effect > Z * error:
+            widths = (self.then.high - self.then.low, self.now.high - self.now.low)
+            if self.then.effect - self.now.effect > math.hypot(*widths) / 2:
                 return "stopped helping"
         return "undecided"
 
@@ -112,12 +111,10 @@ class Side:
 
     @property
     def empty(self) -> float:
-        """The empty library's mean reward."""
         return self.adds.means[0]
 
     @property
     def mean(self) -> float:
-        """The library's, over the same problems."""
         return self.adds.means[1]
 
 
@@ -137,7 +134,6 @@ class Regression(Viewed):
 
     @property
     def lost(self) -> tuple[Standings, ...]:
-        """The experiences that stopped helping, or hurt."""
         return tuple(one for one in self.standings if one.standing in ("stopped helping", "hurts"))
 
     def view(self) -> View:
@@ -153,10 +149,8 @@ class Regression(Viewed):
             notes.append(f"change of what it adds: {self.change.words}: {verdict}")
         else:
             notes.append("there is no earlier look on record to compare with: run it again later")
-        for one in self.lost:
-            notes.append(f"[{one.label}] {one.standing}: {one.words}: {one.text}")
-        if not self.lost:
-            notes.append("no experience is shown to have stopped helping")
+        lost = [f"[{one.label}] {one.standing}: {one.words}: {one.text}" for one in self.lost]
+        notes += lost or ["no experience is shown to have stopped helping"]
         if self.proposal is not None:
             notes.append(f"proposal {self.proposal.id} deletes what no longer helps")
         return View(title, ("model", "without", "with", "adds"), rows, notes)
@@ -176,7 +170,6 @@ class Sides:
 
     @property
     def measured(self) -> tuple[EvalPlan, ...]:
-        """The sides that are asked now."""
         return (self.old, self.new) if self.elsewhere else (self.new,)
 
 
@@ -208,7 +201,6 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
 
 
 def _model_of(plan: EvalPlan) -> tuple[object, ...]:
-    """Which model a plan asks, and where."""
     models = plan.task.settings.models
     return models.model, models.base_url, plan.endpoints
 
@@ -219,8 +211,7 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
     sides = plan_sides(store, project, request)
     total = RunEstimate((), ())
     for plan in sides.measured:
-        samples = plan.task.settings.samples
-        parts = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
+        parts = PlannedAttempts(sides.library, plan.task.problems, _halves(plan))
         total += estimate_attempts(store, plan, [*missing_attempts(store, plan), parts])
     reason = "what a proposal of deletions does, which is measured where something is lost"
     left_out = (*total.left_out, reason) if request.target is not None else total.left_out
@@ -247,13 +238,13 @@ async def regress(
     now = await _measured(store, new, library, on_progress)
     side = _side(store, versions, new.task)
     change = None if then is None else _change(store, versions, old.task, new.task)
-    label = library.label_of
+    label, settings = library.label_of, new.task.settings
     standings = tuple(
         Standings(label[e.id], e.id, e.text, before.get(e.id), now.get(e.id))
         for e in library.readable
     )
-    samples = new.task.settings.samples
-    regression = Regression(version, new.task.settings.data, samples, then, side, change, standings)
+    about = (version, settings.data, settings.samples)
+    regression = Regression(*about, then, side, change, standings)
     deletion = None
     if request.target is not None:
         deletion = await _deletion(store, new, regression, request.target, on_progress)
@@ -272,15 +263,16 @@ async def _measured(
     async with plan.session(store, on_progress) as session:
         progress = EvalProgress.announced(on_progress)
         await evaluate(session, plan.versions, plan.task, progress=progress)
-        wanted: list[Wanted] = []
-        without: list[frozenset[str]] = []
         ids = [e.id for e in library.readable]
-        samples = plan.task.settings.samples + plan.task.settings.samples % 2
-        for sample in range(samples):
-            for problem in plan.task.problems:
-                missing = out_of_turn(ids, plan.task.settings.seed, (problem.id,), sample, 2)
-                wanted.append((library.less(missing), problem, sample))
-                without.append(missing)
+        places = [(sample, one) for sample in range(_halves(plan)) for one in plan.task.problems]
+        without = [
+            out_of_turn(ids, plan.task.settings.seed, (problem.id,), sample, 2)
+            for sample, problem in places
+        ]
+        wanted = [
+            (library.less(missing), problem, sample)
+            for missing, (sample, problem) in zip(without, places, strict=True)
+        ]
         scores = await examine_each(session, wanted, plan.task, progress=progress)
     observations = [
         Observation(score.problem, score.problem, ids, missing, score.reward)
@@ -288,6 +280,11 @@ async def _measured(
         if score.reward is not None
     ]
     return {one.experience: one for one in estimate_effects(observations)}
+
+
+def _halves(plan: EvalPlan) -> int:
+    """How many attempts at a problem leave out a half: those asked for, made even."""
+    return plan.task.settings.samples + plan.task.settings.samples % 2
 
 
 def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
@@ -313,13 +310,13 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
 
 def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
     """The first seed whose attempts are not all made: one that was cut off goes on."""
-    seed, looked_at = FRESH, {one.content.get("key") for one in decisions(store, kind=REGRESSION)}
-    while True:
-        key = _key(task, seed)
-        done = all(store.runs.evaluation(v.number, key) is not None for v in versions)
-        if not done or key not in looked_at:
-            return seed
-        seed += 1
+    looked_at = {one.content.get("key") for one in decisions(store, kind=REGRESSION)}
+
+    def is_scored(key: str) -> bool:
+        return all(store.runs.evaluation(v.number, key) is not None for v in versions)
+
+    keys = ((seed, _key(task, seed)) for seed in count(FRESH))
+    return next(seed for seed, key in keys if key not in looked_at or not is_scored(key))
 
 
 def _key(task: EvalTask, seed: int) -> str:
@@ -408,24 +405,34 @@ async def _deletion(
 
 
 def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
-    branch, base = free_branch(store, "regress"), deletion.base
-    deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
-    for recording in recordings(store, f"{branch}: {len(deleted)} no longer help"):
-        with recording:
-            store.create_branch(branch, base)
-            candidate = store.commit(
-                branch, deleted, message=f"no longer help: {regression.now.model}"
-            )
-            for version, scores in ((base, deletion.before), (candidate, deletion.after)):
-                record(store, version, plan.task, scores)
+    def scored(candidate: Version) -> None:
+        record(store, deletion.base, plan.task, deletion.before)
+        record(store, candidate, plan.task, deletion.after)
+
+    branch, words = free_branch(store, "regress"), f"no longer help: {regression.now.model}"
+    candidate = _without(store, branch, deletion.base, deletion.reasons, words, scored)
     effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
-    about = (branch, deletion.target, "regress", base, effect, details, candidate)
+    about = (branch, deletion.target, "regress", deletion.base, effect, details, candidate)
     return propose(store, Draftsman(*about))
 
 
-def _error(credit: Credit) -> float:
-    return (credit.high - credit.low) / (2 * Z)
+def _without(
+    store: Store,
+    branch: str,
+    base: Version,
+    reasons: Mapping[str, str],
+    message: str,
+    also: Callable[[Version], None] = lambda _: None,
+) -> Version:
+    """Makes a branch from `base` without some experiences, id → why; `also` is recorded with it."""
+    gone = [Operation("DELETE", id, reason=why) for id, why in reasons.items()]
+    for recording in recordings(store, f"{branch}: {message}"):
+        with recording:
+            store.create_branch(branch, base)
+            version = store.commit(branch, gone, message=message)
+            also(version)
+    return version
 
 
 def _credit(one: Credit | None) -> str:
@@ -435,43 +442,33 @@ def _credit(one: Credit | None) -> str:
 def regression_object(regression: Regression) -> dict[str, Any]:
     """What became of a library as JSON for programs."""
 
-    def numbers(difference: Difference | None) -> dict[str, Any] | None:
-        if difference is None:
-            return None
-        mean, low, high = difference.estimate.recorded
-        return {
-            "mean": mean,
-            "low": low,
-            "high": high,
-            "p": difference.p,
-            "problems": difference.estimate.problems,
-            "verdict": difference.verdict,
-        }
+    def numbers(one: Difference) -> dict[str, Any]:
+        known = zip(("mean", "low", "high"), one.estimate.recorded, strict=True)
+        more = {"p": one.p, "problems": one.estimate.problems, "verdict": one.verdict}
+        return dict(known) | more
 
-    def side(one: Side | None) -> dict[str, Any] | None:
-        if one is None:
-            return None
+    def side(one: Side) -> dict[str, Any]:
         means = {"mean": one.mean, "empty": one.empty}
         return {"model": one.model, **means, "adds": numbers(one.adds)}
 
     return {
         "version": regression.version.name,
         "dataset": regression.dataset,
-        "then": side(regression.then),
+        "then": regression.then and side(regression.then),
         "now": side(regression.now),
-        "change": numbers(regression.change),
+        "change": None if regression.change is None else numbers(regression.change),
         "experiences": [
             {
                 "label": one.label,
                 "experience": one.experience,
                 "text": one.text,
                 "standing": one.standing,
-                "then": None if one.then is None else _numbers(one.then),
-                "now": None if one.now is None else _numbers(one.now),
+                "then": one.then and _numbers(one.then),
+                "now": one.now and _numbers(one.now),
             }
             for one in regression.standings
         ],
-        "proposal": None if regression.proposal is None else regression.proposal.id,
+        "proposal": regression.proposal and regression.proposal.id,
     }
 
 
@@ -505,12 +502,6 @@ def unused_experiences(
 
 def propose_expiry(store: Store, branch: str, unused: Sequence[Experience], since: str) -> Proposal:
     """Proposes to delete experiences of a branch that were not used since then."""
-    base = store.tip(branch)
-    name = free_branch(store, "unused")
-    gone = [Operation("DELETE", e.id, reason=f"in no prompt since {since}") for e in unused]
-    for recording in recordings(store, f"{name}: {len(gone)} are not used"):
-        with recording:
-            store.create_branch(name, base)
-            candidate = store.commit(name, gone, message=f"in no prompt since {since}")
-    details = {"since": since}
-    return propose(store, Draftsman(name, branch, "use", base, None, details, candidate))
+    base, name, why = store.tip(branch), free_branch(store, "unused"), f"in no prompt since {since}"
+    candidate = _without(store, name, base, {e.id: why for e in unused}, why)
+    return propose(store, Draftsman(name, branch, "use", base, None, {"since": since}, candidate))

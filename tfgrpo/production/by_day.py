@@ -8,7 +8,7 @@ are unknown; a call that asked no model cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.costs.accounts import Dollars
 from tfgrpo.store.activity.decisions import decide, decisions
-from tfgrpo.store.activity.traffic import MeasuredCall
 from tfgrpo.store.activity.traffic_figures import (
-    Cost,
     LiveFigures,
     by_dimension,
     figures,
@@ -98,20 +96,15 @@ def production_report(path: str, since: int, prices: Mapping[str, Any]) -> Produ
     cost = Dollars(prices).of
     with closing(open_traffic(path)) as traffic:
         calls = traffic.measured(since // DAY * DAY)
-    days = grouped(calls, lambda call: call.time // DAY)
     by_day: list[DayFigures] = []
     whole: list[DayFigures] = []
-    for number in sorted(days, reverse=True):
-        whole.append(_day(number, "every version", days[number], cost))
-        versions = grouped(days[number], served)
-        by_day += [_day(number, name, versions[name], cost) for name in sorted(versions)]
+    for number, of_day in sorted(grouped(calls, lambda call: call.time // DAY).items())[::-1]:
+        day = in_utc(number * DAY).date()
+        whole.append(DayFigures(day, figures("every version", of_day, cost)))
+        versions = sorted(grouped(of_day, served).items())
+        by_day += [DayFigures(day, figures(name, some, cost)) for name, some in versions]
     later = [call for call in calls if call.time >= since]
     return ProductionReport(by_dimension(later, "version", cost), whole, by_day)
-
-
-def _day(number: int, name: str, calls: Sequence[MeasuredCall], cost: Cost) -> DayFigures:
-    day = in_utc(number * DAY).date()
-    return DayFigures(day, figures(name, calls, cost))
 
 
 def month_began(now: int) -> int:
@@ -135,13 +128,12 @@ def month_spending(path: str, began: int, prices: Mapping[str, Any]) -> MonthSpe
 def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
     """Returns the moves of these branches since a time (microseconds): the last moves of each
     branch, oldest first."""
-    moves: list[Rollout] = []
-    for branch in branches:
-        for move in islice(store.port.names.ref_log(BRANCH + branch), MOST_ROLLOUTS):
-            if move.time < since:
-                break
-            if move.version is not None:
-                moves.append(Rollout(move.time, branch, f"v{move.version}", move.author))
+    moves = [
+        Rollout(move.time, branch, f"v{move.version}", move.author)
+        for branch in branches
+        for move in islice(store.port.names.ref_log(BRANCH + branch), MOST_ROLLOUTS)
+        if move.time >= since and move.version is not None
+    ]
     return sorted(moves, key=lambda one: one.time)
 
 
@@ -170,19 +162,17 @@ def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:
     by what is known, `unpriced` says how many calls have an unknown one."""
     late, score, failed = day.figures.p95 / 1000, day.figures.score, day.figures.failed
     known, unknown = day.figures.dollars or 0.0, day.figures.unpriced
-    alerts = {}
-    if set_to.errors is not None and failed > set_to.errors:
-        alerts["errors"] = f"{failed:.1%} of calls failed, more than {set_to.errors:.1%}"
-    if set_to.score is not None and score is not None and score < set_to.score:
-        alerts["score"] = f"the mean score is {score:.3f}, less than {set_to.score:g}"
-    if set_to.latency is not None and late > set_to.latency:
-        slow = f"95 % of calls take up to {late:,.0f} ms, more than {set_to.latency:,.0f}"
-        alerts["latency"] = slow
-    if set_to.dollars is not None and known > set_to.dollars:
-        least = "at least " if unknown else ""
-        sums = f"{least}${known:,.2f}, more than ${set_to.dollars:,.2f}"
-        alerts["dollars"] = f"the calls cost {sums}"
-    elif set_to.dollars is not None and unknown:
+    alerts, (errors, least, latency, dollars, _) = {}, set_to
+    if errors is not None and failed > errors:
+        alerts["errors"] = f"{failed:.1%} of calls failed, more than {errors:.1%}"
+    if least is not None and score is not None and score < least:
+        alerts["score"] = f"the mean score is {score:.3f}, less than {least:g}"
+    if latency is not None and late > latency:
+        alerts["latency"] = f"95 % of calls take up to {late:,.0f} ms, more than {latency:,.0f}"
+    if dollars is not None and known > dollars:
+        at_least = "at least " * bool(unknown)
+        alerts["dollars"] = f"the calls cost {at_least}${known:,.2f}, more than ${dollars:,.2f}"
+    elif dollars is not None and unknown:
         alerts["unpriced"] = f"the cost is unknown for {plural(unknown, 'call')}"
     return alerts
 

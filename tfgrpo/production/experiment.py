@@ -23,13 +23,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tfgrpo.production.promotion_losses import losses, losses_in_words
-from tfgrpo.production.tested_proposals import accept_tested, is_own_branch, take_back_tested
+from tfgrpo.production.promotions import (
+    accept_tested,
+    is_own_branch,
+    losses,
+    losses_in_words,
+    take_back_tested,
+)
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import ARMS, MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
@@ -45,6 +50,7 @@ from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
 
+T = TypeVar("T")
 KIND = "experiment"
 CONTROL, CANDIDATE = ARMS
 """The arms."""
@@ -130,24 +136,26 @@ def experiments(store: Store) -> list[Experiment]:
 def experiment(store: Store, name: str | None = None) -> Experiment:
     """Returns the experiment of a name; without one, the only one that is running. Raises
     UnknownRevision."""
-    recorded = experiments(store)
     if name is None:
-        running = [one for one in recorded if one.state == RUNNING]
-        if len(running) == 1:
-            return running[0]
-        few = "no experiment is" if not running else f"{len(running)} experiments are"
-        raise UnknownRevision(f"{few} running", hint="`tfgrpo experiment list`; then name one")
-    named = next((one for one in recorded if one.name == name), None)
-    if named is None:
-        lists = "`tfgrpo experiment list` lists them"
-        raise UnknownRevision(f"there is no experiment {name!r}", hint=lists)
-    return named
+        fitting, lists = all_running(store), "`tfgrpo experiment list`; then name one"
+        few = f"{len(fitting)} experiments are" if fitting else "no experiment is"
+        none = f"{few} running"
+    else:
+        fitting = [one for one in experiments(store) if one.name == name]
+        none, lists = f"there is no experiment {name!r}", "`tfgrpo experiment list` lists them"
+    if len(fitting) != 1:
+        raise UnknownRevision(none, hint=lists)
+    return fitting[0]
+
+
+def all_running(store: Store) -> list[Experiment]:
+    """Returns the experiments that are running, oldest first."""
+    return [one for one in experiments(store) if one.state == RUNNING]
 
 
 def running_on(store: Store, branch: str) -> Experiment | None:
     """Returns the experiment that is running with a branch as its control, paused or not."""
-    running = (one for one in experiments(store) if one.state == RUNNING)
-    return next((one for one in running if one.control.revision == branch), None)
+    return next((one for one in all_running(store) if one.control.revision == branch), None)
 
 
 def at_work(store: Store, branch: str) -> Experiment | None:
@@ -326,16 +334,13 @@ def _end(
     moved: tuple[str, Version, Version] | None = None,
 ) -> Experiment:
     with store.port.transaction():
+        content: dict[str, object] = {"action": action}
         if moved is None:
             _running(store, name)
-        content: dict[str, object] = {"action": action}
-        if moved is not None:
-            branch, before, after = moved
-            content |= {
-                "branch": branch,
-                "from": before.digest.hex()[:16],
-                "to": after.digest.hex()[:16],
-            }
+        else:
+            branch, *ends = moved
+            start, end = (version.digest.hex()[:16] for version in ends)
+            content |= {"branch": branch, "from": start, "to": end}
         if evidence is not None:
             content["evidence"] = evidence
         tried = trial_branch(name)
@@ -367,35 +372,31 @@ def _folded(listed: Iterable[Decision]) -> list[Experiment]:
 
 def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
     content: Mapping[str, Any] = decision.content
-    action, name = content["action"], decision.subject
+    action, name, time = content["action"], decision.subject, decision.time
     if action == "start":
-        guards = tuple((str(metric), float(most)) for metric, most in content["guards"])
         scales = content.get("scales", {}).items()
-        ends = tuple((str(metric), (float(low), float(high))) for metric, (low, high) in scales)
-        unit, auto = str(content["unit"]), bool(content["auto"])
-        plan = ExperimentPlan(str(content["metric"]), guards, unit, auto, ends)
-        control, candidate = (
-            Arm(str(content[arm]), str(content[f"{arm}_digest"])) for arm in (CONTROL, CANDIDATE)
+        plan = ExperimentPlan(
+            str(content["metric"]),
+            tuple((str(metric), float(most)) for metric, most in content["guards"]),
+            str(content["unit"]),
+            bool(content["auto"]),
+            tuple((str(metric), (float(low), float(high))) for metric, (low, high) in scales),
         )
-        by_name[name] = Experiment(
-            *(name, decision.id, decision.author, control, candidate, plan),
-            state=RUNNING,
-            started=decision.time,
-            ended=None,
-            shares=((decision.time, float(content["share"])),),
-        )
-    elif action == "share":
-        known = by_name[name]
-        new = (decision.time, float(content["share"]))
-        by_name[name] = replace(known, shares=(*known.shares, new))
+        arms = (Arm(str(content[arm]), str(content[f"{arm}_digest"])) for arm in ARMS)
+        control, candidate = arms
+        about = (name, decision.id, decision.author, control, candidate, plan)
+        by_name[name] = Experiment(*about, RUNNING, time, None, ((time, float(content["share"])),))
+        return
+    known = by_name[name]
+    if action == "share":
+        known = replace(known, shares=(*known.shares, (time, float(content["share"]))))
     elif action == "resume":
-        by_name[name] = replace(by_name[name], state=RUNNING, ended=None)
+        known = replace(known, state=RUNNING, ended=None)
     else:
-        known, state = by_name[name], STATES[action]
-        moves = known.moves
-        if "from" in content:
-            moves = (*moves, (str(content["from"]), str(content["to"])))
-        by_name[name] = replace(known, state=state, ended=decision.time, moves=moves)
+        moved = [(str(content["from"]), str(content["to"]))] if "from" in content else []
+        moves = (*known.moves, *moved)
+        known = replace(known, state=STATES[action], ended=time, moves=moves)
+    by_name[name] = known
 
 
 def _check_share(share: float) -> None:
@@ -452,12 +453,11 @@ def _check_scores(plan: ExperimentPlan, ranges: Mapping[str | None, Scale]) -> N
     apart = plan.apart
     for metric, (least, most) in _score_scales(plan).items():
         label = metric.partition(":")[2]
-        of_metric = [
-            r for name, r in ranges.items() if (name == label if label else name not in apart)
-        ]
-        if not of_metric:
-            continue
-        low, high = min(r[0] for r in of_metric), max(r[1] for r in of_metric)
+        ends = [r for name, r in ranges.items() if (name == label if label else name not in apart)]
+        low, high = (
+            min((r[0] for r in ends), default=least),
+            max((r[1] for r in ends), default=most),
+        )
         if not least <= low <= high <= most:
             raise InvalidOperation(
                 f"{metric} is between {low:g} and {high:g} on record, and not between "
@@ -493,3 +493,46 @@ def trial_branch(name: str) -> str:
 def arm_name(name: str, arm: str) -> str:
     """Returns how an arm is named on record: `shorter/candidate`."""
     return f"{name}/{arm}"
+
+
+# Branches that running experiments name are not deleted or renamed unawares. An experiment on a
+# branch that is gone is paused, as on one that was moved: it can decide nothing. A candidate is a
+# version, and goes on without its name; but then nobody sees what is tried.
+
+
+def delete_branch(store: Store, name: str) -> tuple[Version, list[str]]:
+    """Deletes a branch; returns where it stood, and what becomes of each experiment that names it.
+    Raises InvalidName where one does, unless the store is forced, and as `Store.delete_branch`."""
+    return _without_name(store, name, lambda: store.delete_branch(name))
+
+
+def rename_branch(store: Store, old: str, new: str) -> list[str]:
+    """Renames a branch; returns what becomes of each experiment that names it. Raises InvalidName
+    where one does, unless the store is forced, and as `name_moves.rename`."""
+    _, become = _without_name(store, old, lambda: name_moves.rename(store, "branch", old, new))
+    return become
+
+
+def _without_name(store: Store, name: str, act: Callable[[], T]) -> tuple[T, list[str]]:
+    with store.port.transaction():
+        named = [
+            one
+            for one in all_running(store)
+            if name in (one.control.revision, one.candidate.revision)
+        ]
+        if named and name in store.branches() and not store.is_forced:
+            one = named[0]
+            does = "is running on" if one.control.revision == name else "is trying"
+            raise InvalidName(
+                f"experiment {one.name} {does} {name}",
+                hint=f"`tfgrpo experiment stop {one.name}` first; --force does it now",
+            )
+        return act(), [_becomes(store, one, name) for one in named]
+
+
+def _becomes(store: Store, one: Experiment, name: str) -> str:
+    if one.control.revision == name:
+        ends = f"`tfgrpo experiment stop {one.name}` ends it"
+        return f"experiment {one.name} is paused, as it has no branch {name} any more; {ends}"
+    version = store.resolve(one.candidate.digest).name
+    return f"experiment {one.name} goes on with {version}, which was {name}"

@@ -17,14 +17,14 @@ from typing import NamedTuple
 from tfgrpo.production.experiment import (
     RUNNING,
     Experiment,
+    all_running,
     at_work,
     experiment,
-    experiments,
     promote,
     roll_back,
     stop,
 )
-from tfgrpo.production.experiment_evidence import Evidence, evidence, recorded
+from tfgrpo.production.experiment_evidence import Evidence, evidence
 from tfgrpo.production.webhook import WEBHOOK, post_webhook
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
@@ -65,7 +65,7 @@ def settle_all(path: str) -> list[Settled | str]:
     StoreError."""
     settled: list[Settled | str] = []
     with Store.open(path) as store:
-        due = [one for one in experiments(store) if one.state == RUNNING and one.plan.auto]
+        due = [one for one in all_running(store) if one.plan.auto]
     for one in due:
         with Store.open(path, author=f"{one.author} (auto)") as store:
             try:
@@ -87,13 +87,10 @@ def main(path: str) -> None:
                 complain(one)
                 failed = True
                 continue
-            text = f"experiment {one.name} was {one.state}: {one.why}"
-            complain(text)
-            if webhook:
-                event = {"event": "experiment", **one._asdict(), "text": text}
-                trouble = post_webhook(webhook, event)
-                if trouble is not None:
-                    complain(f"the webhook was not told: {trouble}")
+            complain(f"experiment {one.name} was {one.state}: {one.why}")
+            trouble = tell(webhook, one) if webhook else None
+            if trouble is not None:
+                complain(f"the webhook was not told: {trouble}")
     except TfgrpoError as error:
         complain(f"experiments are not settled: {error}")
         failed = True
@@ -116,7 +113,7 @@ def watch(store: Store, name: str, until: float | None = None) -> Iterator[Evide
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 why = "nothing was decided in time"
-                stop(store, name, evidence=recorded(store, running), why=why)
+                stop(store, name, evidence=evidence(store, running).as_object(), why=why)
                 return
         except InvalidOperation:  # the proxy, or somebody, has just ended it
             continue
@@ -132,5 +129,6 @@ def outcome(store: Store, name: str) -> Settled:
 
 def tell(url: str, ended: Settled) -> str | None:
     """Tells a webhook how an experiment ended; returns why that failed, None where it did not."""
-    text = f"{ended.name} was {ended.state}" + (f": {ended.why}" if ended.why else "")
+    why = f": {ended.why}" if ended.why else ""
+    text = f"experiment {ended.name} was {ended.state}{why}"
     return post_webhook(url, {"event": "experiment", **ended._asdict(), "text": text})

@@ -53,11 +53,10 @@ from tfgrpo.production.experiment import (
     Scale,
     arm_name,
 )
-from tfgrpo.production.promotion_losses import losses_in_words, losses_of
+from tfgrpo.production.promotions import losses_in_words, losses_of
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
 from tfgrpo.wording import with_bounds
 
@@ -212,11 +211,6 @@ def evidence(store: Store, experiment: Experiment, tags: Tags = ()) -> Evidence:
     if verdict.kind == "benefit":
         verdict = _verdict(shown.compared, doubts, is_open=True)
     return shown._replace(notes=(*shown.notes, doubt), verdict=verdict)
-
-
-def recorded(store: Store, experiment: Experiment) -> Json:
-    """Returns the evidence as it goes on record with a decision. Raises StoreError."""
-    return evidence(store, experiment).as_object()
 
 
 def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evidence:

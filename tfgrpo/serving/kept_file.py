@@ -107,7 +107,6 @@ class Overtaken(OSError):
 
 
 def block(library: Library) -> str:
-    """Returns our part of a Markdown file."""
     heading = "Experiences to follow" if library.readable else "No experiences yet"
     lines = [BEGIN, "", f"## {heading}", ""]  # so few words that `import` takes them for none
     for experience in library.readable:  # a text may look like our own comments

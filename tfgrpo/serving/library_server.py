@@ -2,28 +2,26 @@
 
 Few clients show prompts and resources to their model, so the tool `experiences(problem)` has the
 same; `feedback(call, score)` records what became of it. Changes are announced to who listens
-(protocol 2026-07-28) and as notifications of earlier protocols. Nothing is cached. Its transports
-are standard streams and streamable HTTP.
+(protocol 2026-07-28). Nothing is cached. Its transports are standard streams and streamable HTTP.
 """
 
 from __future__ import annotations
 
 import hmac
+import json
 import logging
+import secrets
 import socket
-from collections import OrderedDict
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from time import perf_counter
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import mcp_types as types
 import uvicorn
-from mcp.server import NotificationOptions, Server
+from mcp.server import Server
 from mcp.server.context import ServerRequestContext
-from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -33,61 +31,49 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
 )
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from tfgrpo.domains.prompt_library import LiveLibrary, PromptLibrary
 from tfgrpo.proxy.proxy_settings import LOOPBACK, listening
+from tfgrpo.proxy.telemetry import Labels, sums_of, take_feedback
+from tfgrpo.proxy.withheld_words import Finder
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.rendering.retrieve import relevant
-from tfgrpo.serving.mcp_lookups import Lookups
-from tfgrpo.store.errors import SettingsError, TfgrpoError
-from tfgrpo.store.records import Library
+from tfgrpo.store.activity.traffic import (
+    CallContent,
+    CallRecord,
+    FeedbackRefused,
+    Traffic,
+    UnknownCall,
+    keyed,
+    make_traffic_folder,
+    traffic_path,
+)
+from tfgrpo.store.errors import SettingsError, StoreError, TfgrpoError
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.records import REDACTED, Library
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 NAME = "tfgrpo"
+ROUTE, LIBRARY = "/mcp/experiences", "default"
+"""How look-ups are on record, as calls through the proxy are: the route, and the library's name."""
 EXPERIENCES, FEEDBACK = "experiences", "feedback"
 URI = "tfgrpo://library"
 LOOK = 0.25
 """Seconds between two looks whether the library changed; a look costs a microsecond."""
 MOST = 20
 """The experiences that a problem gets at most, where training had all in its prompts."""
-SESSIONS = 1024
-"""Clients of earlier protocols that changes are announced to; the ones heard of last stay."""
 INSTRUCTIONS = (
     "A library of short experiences, learned from earlier problems of this kind. Call `experiences`"
     " with a problem before solving it, and follow those that fit. When it is known whether the"
     " answer was right, call `feedback` with the call that `experiences` named."
 )
-PROBLEM = {"type": "string", "description": "The problem in its own words."}
-LOOKUP: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "problem": PROBLEM,
-        "most": {"type": "integer", "minimum": 1, "description": "Experiences at most."},
-    },
-    "additionalProperties": False,
-}
-LOOKUP_RESULT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "call": {"type": ["string", "null"], "description": "What feedback is given on."},
-        "version": {"type": "string"},
-        "digest": {"type": "string"},
-        "experiences": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {key: {"type": "string"} for key in ("id", "label", "text")},
-                "required": ["id", "label", "text"],
-            },
-        },
-    },
-    "required": ["call", "version", "digest", "experiences"],
-}
 FEEDBACK_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -112,19 +98,107 @@ Context: TypeAlias = ServerRequestContext[Any, Any]
 log = logging.getLogger("tfgrpo.mcp")
 
 
-class _Announcing(Server[Any]):
-    """A server that tells clients of earlier protocols, too, that its lists change."""
+class Lookup(BaseModel):
+    """What `experiences` takes. Models write a problem that is a number as one."""
 
-    def create_initialization_options(
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+    problem: str = Field("", description="The problem in its own words.")
+    most: int | None = Field(None, ge=1, strict=True, description="Experiences at most.")
+
+
+class LookedUp(BaseModel):
+    """What `experiences` returns: the call is what feedback is given on."""
+
+    class One(BaseModel):
+        id: str
+        label: str
+        text: str
+
+    call: str | None = Field(description="What feedback is given on.")
+    version: str
+    digest: str
+    experiences: list[One]
+
+
+class Lookups:
+    """Where look-ups are recorded, beside a store. `content` keeps the problems too, less what a
+    pattern finds. Who asks without a `token` is the store's owner; with one, feedback is for the
+    calls made with it."""
+
+    def __init__(
         self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        changing = NotificationOptions(prompts_changed=True, resources_changed=True)
-        return super().create_initialization_options(
-            notification_options or changing, experimental_capabilities, extensions
-        )
+        store: Path | str,
+        *,
+        content: bool = False,
+        pattern: Finder | None = None,
+        token: str | None = None,
+    ) -> None:
+        self._store = store
+        self.path = traffic_path(store)
+        self._content = content
+        self._pattern = pattern or Finder()
+        self._token = token
+        self._worker = secrets.token_hex(8)
+        self._labels = Labels()
+        self._trouble = False
+
+    def add(self, library: Library, whole: bool, problem: str, began: float) -> str | None:
+        """Records a look-up that found `library`, a part of what is in force unless `whole`;
+        `began` is of `perf_counter`. Returns the call's id, or None, which the log tells once."""
+        latency = round((time.perf_counter() - began) * 1e6)
+        id = f"call-{secrets.token_hex(16)}"
+        try:
+            with closing(self._open()) as traffic:
+                row = CallRecord(
+                    id,
+                    time.time_ns() // 1000,
+                    self._worker,
+                    LIBRARY,
+                    library.version.name,
+                    library.version.digest.hex()[:16],
+                    None if whole else json.dumps([e.id for e in library]),
+                    *(None, None, None, ROUTE, 200, 0, None, None, None),
+                    latency,
+                    latency,
+                    *(0, 0, self._caller(traffic.secret()), None),
+                )
+                words = [self._words(id, problem)] if self._content and problem else []
+                traffic.add([row], words, sums_of([row], self._labels))
+        except (StoreError, OSError) as error:
+            if not self._trouble:
+                log.warning("look-ups are not recorded: %s", error)
+            self._trouble = True
+            return None
+        self._trouble = False
+        return id
+
+    def add_feedback(self, given: Mapping[str, object]) -> str:
+        """Records feedback, and returns the call's id. Raises UnknownCall (also for a call of
+        somebody else's), FeedbackRefused or StoreError."""
+        wanted = given.get("call")
+        if not isinstance(wanted, str):
+            raise FeedbackRefused("feedback is on a call", hint="give the id that experiences gave")
+        with closing(self._open()) as traffic:
+            call = traffic.call(wanted)
+            ours = self._caller(traffic.secret()) or b""
+            theirs = self._token is not None and not (
+                call.route == ROUTE and hmac.compare_digest(call.caller or b"", ours)
+            )
+            if theirs or call.id != wanted:  # a program has the whole id
+                raise UnknownCall(f"no call {wanted!r} is on record")
+            take_feedback(traffic, call, given, "mcp", self._pattern)
+        return call.id
+
+    def _open(self) -> Traffic:
+        make_traffic_folder(self._store)
+        return open_traffic(self.path, create=True)
+
+    def _caller(self, secret: bytes) -> bytes | None:
+        return keyed(secret, self._token.encode()) if self._token else None
+
+    def _words(self, id: str, problem: str) -> CallContent:
+        request = {"messages": [{"role": "user", "content": self._pattern.sub(REDACTED, problem)}]}
+        return CallContent(id, json.dumps(request, ensure_ascii=False), "")
 
 
 class LibraryServer:
@@ -138,11 +212,9 @@ class LibraryServer:
         self._top_k = top_k
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
-        self._sessions: OrderedDict[str, ServerSession] = OrderedDict()
-        self._subscribed: set[str] = set()
         from tfgrpo import __version__
 
-        self.server: Server[Any] = _Announcing(
+        self.server: Server[Any] = Server(
             NAME,
             version=__version__,
             title="Learned experiences",
@@ -153,8 +225,6 @@ class LibraryServer:
             on_get_prompt=self._get_prompt,
             on_list_resources=self._list_resources,
             on_read_resource=self._read_resource,
-            on_subscribe_resource=self._subscribe,
-            on_unsubscribe_resource=self._unsubscribe,
             on_subscriptions_listen=self._listening,
         )
 
@@ -162,7 +232,6 @@ class LibraryServer:
 
     @asynccontextmanager
     async def announcing(self) -> AsyncIterator[None]:
-        """Announces changes of the library for as long as the block runs."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._announce_changes)
             try:
@@ -172,7 +241,6 @@ class LibraryServer:
                 tasks.cancel_scope.cancel()
 
     def end_listening(self) -> None:
-        """Ends the streams of those who listen, in good order."""
         self._listening.close()
 
     async def _announce_changes(self) -> None:
@@ -187,34 +255,8 @@ class LibraryServer:
                     log.warning("%s; %s goes on", trouble, library.version.name)
             if library is not known:
                 known = library
-                await self._announce()
-
-    async def _announce(self) -> None:
-        for event in (PromptsListChanged(), ResourcesListChanged(), ResourceUpdated(URI)):
-            await self._bus.publish(event)
-        for name, session in list(self._sessions.items()):
-            try:
-                await session.send_prompt_list_changed()
-                await session.send_resource_list_changed()
-                if name in self._subscribed:
-                    await session.send_resource_updated(URI)
-            except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                self._forget(name)
-
-    def _heard(self, context: Context) -> str:
-        """Remembers a client of an earlier protocol, and returns its name among them."""
-        headers = getattr(context.request, "headers", {})
-        name = str(headers.get("mcp-session-id", ""))
-        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            self._sessions[name] = context.session
-            self._sessions.move_to_end(name)
-            if len(self._sessions) > SESSIONS:
-                self._forget(next(iter(self._sessions)))
-        return name
-
-    def _forget(self, name: str) -> None:
-        self._sessions.pop(name, None)
-        self._subscribed.discard(name)
+                for event in (PromptsListChanged(), ResourcesListChanged(), ResourceUpdated(URI)):
+                    await self._bus.publish(event)
 
     # the prompt and the resource:
 
@@ -223,7 +265,6 @@ class LibraryServer:
         return f"{len(library.readable)} experiences, as of {library.version.name}"
 
     async def _list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
-        self._heard(context)
         problem = types.PromptArgument(
             name="problem", description="Only the experiences that fit it best.", required=False
         )
@@ -238,7 +279,6 @@ class LibraryServer:
     async def _get_prompt(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        self._heard(context)
         if params.name != EXPERIENCES:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name!r}")
         problem = (params.arguments or {}).get("problem", "")
@@ -248,7 +288,6 @@ class LibraryServer:
         return types.GetPromptResult(description=self._described(), messages=[message])
 
     async def _list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
-        self._heard(context)
         resource = types.Resource(
             name="library",
             uri=URI,
@@ -261,24 +300,10 @@ class LibraryServer:
     async def _read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        self._heard(context)
         self._check(params.uri)
         text = prompt_text(self.live.library)
         content = types.TextResourceContents(uri=URI, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[content])
-
-    async def _subscribe(
-        self, context: Context, params: types.SubscribeRequestParams
-    ) -> types.EmptyResult:
-        self._check(params.uri)
-        self._subscribed.add(self._heard(context))
-        return types.EmptyResult()
-
-    async def _unsubscribe(
-        self, context: Context, params: types.UnsubscribeRequestParams
-    ) -> types.EmptyResult:
-        self._subscribed.discard(self._heard(context))
-        return types.EmptyResult()
 
     def _check(self, uri: object) -> None:
         if str(uri) != URI:
@@ -292,7 +317,6 @@ class LibraryServer:
     # the tools:
 
     async def _list_tools(self, context: Context, params: object) -> types.ListToolsResult:
-        self._heard(context)
         tools = [
             types.Tool(
                 name=EXPERIENCES,
@@ -300,8 +324,8 @@ class LibraryServer:
                 description="Returns short experiences from earlier problems that fit a problem "
                 "(all of them without one). Call it before solving a problem, and follow those "
                 "that fit.",
-                input_schema=LOOKUP,
-                output_schema=LOOKUP_RESULT,
+                input_schema=Lookup.model_json_schema(),
+                output_schema=LookedUp.model_json_schema(),
                 annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
             )
         ]
@@ -323,7 +347,6 @@ class LibraryServer:
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        self._heard(context)
         given = params.arguments or {}
         if params.name == EXPERIENCES:
             return await self._look_up(given)
@@ -336,38 +359,31 @@ class LibraryServer:
         raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
 
     async def _look_up(self, given: Mapping[str, object]) -> types.CallToolResult:
-        began = perf_counter()
-        problem, most = given.get("problem", ""), given.get("most")
-        if unknown := sorted(given.keys() - LOOKUP["properties"].keys()):
-            return _failed(f"experiences takes a problem and most, and no {', '.join(unknown)}")
-        if isinstance(problem, (int, float)) and not isinstance(problem, bool):
-            problem = str(problem)  # models write a problem that is a number as one
-        if not isinstance(problem, str):
-            return _failed("a problem is a text")
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            return _failed("most is a number of experiences, at least 1")
+        began = time.perf_counter()
+        try:
+            wanted = Lookup.model_validate(given)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            return _failed(f"{wrong['loc'][0]}: {wrong['msg']}")
         library = self.live.library
-        part = self._fitting(library, problem, most)
+        part = self._fitting(library, wanted.problem, wanted.most)
         call = None
         if self._lookups is not None:
             whole = part is library
             call = await anyio.to_thread.run_sync(
-                self._lookups.add, part, whole, problem, began, abandon_on_cancel=True
+                self._lookups.add, part, whole, wanted.problem, began, abandon_on_cancel=True
             )
-        readable, labels = part.readable, part.label_of
-        answer = {
-            "call": call,
-            "version": library.version.name,
-            "digest": library.version.digest.hex()[:16],
-            "experiences": [{"id": e.id, "label": labels[e.id], "text": e.text} for e in readable],
-        }
+        readable, label = part.readable, part.label_of
+        experiences = [LookedUp.One(id=e.id, label=label[e.id], text=e.text) for e in readable]
+        version, digest = library.version.name, library.version.digest.hex()[:16]
+        answer = LookedUp(call=call, version=version, digest=digest, experiences=experiences)
         text = f"{INTRODUCTION}\n{prompt_text(part)}" if readable else "There are none yet."
         if call is not None:
             text += (
                 f"\n\nThis call is {call}: give feedback on it once it is known whether the answer "
                 "was right."
             )
-        return types.CallToolResult(content=_text(text), structured_content=answer)
+        return types.CallToolResult(content=_text(text), structured_content=answer.model_dump())
 
 
 def _text(text: str) -> list[types.ContentBlock]:

@@ -1,9 +1,9 @@
 """What a settings file, a run's record or a remote needs to be allowed, in values and in words.
 
 Whatever could run code, or send something elsewhere, is one permission. Trust is given to all of a
-source's at once and rests on their values. `HARMLESS` and `JUDGED` name all settings. The name of a
-domain is taken apart: `choice:labels.txt+reward=my_module:score`, whose parts, an entry point or
-`module:name`, take the place of the domain's own.
+source's at once and rests on their values. The name of a domain is taken apart:
+`choice:labels.txt+reward=my_module:score`, whose parts, an entry point or `module:name`, take the
+place of the domain's own.
 """
 
 from __future__ import annotations
@@ -52,20 +52,6 @@ def parts(written: str) -> dict[str, str]:
 UPSTREAMS = ("upstream", "anthropic", "gemini", "bedrock")
 """What a proxy's file calls the providers of each API."""
 
-HARMLESS = frozenset(
-    (
-        *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency", "examples"),
-        *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
-        *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
-        *("learning_objective", "ground_truth", "heldout_samples", "heldout_problems"),
-        *("library_tokens", "gate_digest", "gate_rule", "sealed_digest", "samples"),
-        *("reasoning_effort", "max_completion_tokens", "reflection_reasoning_effort"),
-        *("reflection_max_completion_tokens", "verify_timeout"),
-        *("domain_identity", "domain_renders"),
-        "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
-    )
-)
-"""Settings that say how much, how often or in which words: they neither run nor send."""
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 FOLDERS = ("prompts", "corpus")
 """Paths that may be folders, each file of which is read."""
@@ -83,8 +69,6 @@ JUDGED = frozenset(
     )
 )
 """Settings that permissions are made from."""
-HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions"])
-JUDGED_TOOLS = frozenset(["use", "sandbox", "corpus", "provider", "search", "mcp"])
 LOCAL = "local:"
 OWN_REWARD = "agent"
 """The reward that an agent tells itself."""
@@ -115,7 +99,6 @@ class Permissions:
 
     @property
     def words(self) -> list[str]:
-        """What would happen, a line for each permission."""
         return [one.words for one in self.needed]
 
 
@@ -154,7 +137,6 @@ def of_run(
     known: Collection[str],
     given: Collection[str] = (),
 ) -> Permissions:
-    """What the record of a run needs in the project at `root`."""
     root = root.resolve()
     values = {**config, **_table(config.get("models"))}
     return Permissions(
@@ -163,7 +145,6 @@ def of_run(
 
 
 def of_remote(root: Path, name: str, location: str) -> Permissions:
-    """What a remote needs in the project at `root`."""
     root = root.resolve()
     words = f"fetches from {plain(location)}, and pushes to it"
     needed = (Permission("remote", location, words),)

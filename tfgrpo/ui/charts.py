@@ -55,7 +55,6 @@ class Chart(NamedTuple):
 
     @property
     def latest(self) -> str:
-        """The last figure, in words."""
         return self.rows[-1][1] if self.rows else ""
 
 
@@ -198,7 +197,6 @@ class Curve(NamedTuple):
 
 
 def run_curves(figures: RunFigures) -> list[Curve]:
-    """Returns what the dynamics of a run are drawn from."""
     steps = figures.steps
 
     def over(pick: Callable[[StepFigures], float | None]) -> list[CurvePoint]:

@@ -13,22 +13,21 @@ import hashlib
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
-from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message
+from httpx2 import ASGITransport, AsyncClient
 
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.ui.site import create_site
 from tfgrpo.ui.ui_settings import UiSettings
 
-HOST = "127.0.0.1"
+HOST, HTML = "127.0.0.1", "text/html"
 MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
 LEFT_OUT = {"q", "show", "removed", "order", "token", "bad", "as", "after"}
@@ -49,14 +48,6 @@ POLICY = (
     "connect-src 'none'; form-action 'none'\">"
 )
 STYLES = re.compile(r' (?:href|src)="(/static/[^"]+)"')
-
-
-class Answer(NamedTuple):
-    """What the application answered."""
-
-    status: int
-    headers: Headers
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +84,12 @@ def page_alone(store: Path, path: str, *, author: str = "export") -> str:
 
 
 async def _alone(store: Path, path: str, author: str) -> str:
-    asker = await _logged_in(store, author, True)
-    answer = await asker.get(path)
-    if answer.status != 200:
+    async with _browser(store, author, True) as browser:
+        answer = await browser.get(path)
+        style = (await browser.get("/static/ui.css")).text
+    if answer.status_code != 200:
         raise InvalidOperation(f"there is no page {path}")
-    style = (await asker.get("/static/ui.css")).body.decode()
-    page = _shortened(answer.body.decode())
+    page = _shortened(answer.text)
     page = re.sub(r"<link\b[^>]*>", "", page)
     page = re.sub(r'<nav aria-label="Pages">.*?</nav>', "", page, flags=re.DOTALL)
     page = ATTRIBUTE.sub("", page)
@@ -106,46 +97,39 @@ async def _alone(store: Path, path: str, author: str) -> str:
 
 
 async def _export(store: Path, folder: Path, author: str, content: bool) -> Exported:
-    asker = await _logged_in(store, author, content)
     pages: dict[str, str] = {}
-    statics: dict[str, bytes] = {}
     failed: dict[str, int] = {}
     waiting, queued, left = deque(["/"]), {"/"}, 0
-    while waiting:
-        address = waiting.popleft()
-        answer = await asker.get(address)
-        if answer.status >= 400:
-            failed[address] = answer.status
-        if answer.status != 200 or not answer.headers["content-type"].startswith("text/html"):
-            continue
-        page = _shortened(answer.body.decode())
-        pages[address] = page
-        for name, value in ATTRIBUTE.findall(page):
-            link = _normal(unescape(value), address) if name == "href" else None
-            if link is None or link in queued or not _is_followed(link, content):
+    async with _browser(store, author, content) as browser:
+        while waiting:
+            address = waiting.popleft()
+            answer = await browser.get(address)
+            if answer.status_code >= 400:
+                failed[address] = answer.status_code
+            if answer.status_code != 200 or not answer.headers["content-type"].startswith(HTML):
                 continue
-            if len(queued) >= MOST:
-                left += 1
-                continue
-            queued.add(link)
-            waiting.append(link)
-        for name in STYLES.findall(page):
-            if name not in statics:
-                statics[name] = (await asker.get(name)).body
+            pages[address] = _shortened(answer.text)
+            for name, value in ATTRIBUTE.findall(pages[address]):
+                link = _normal(unescape(value), address) if name == "href" else None
+                if link is None or link in queued or not _is_followed(link, content):
+                    continue
+                if len(queued) >= MOST:
+                    left += 1
+                    continue
+                queued.add(link)
+                waiting.append(link)
+        names = {name for page in pages.values() for name in STYLES.findall(page)}
+        statics = {name: (await browser.get(name)).content for name in sorted(names)}
     if "/" not in pages:
         raise InvalidOperation(f"the first page could not be made: status {failed.get('/')}")
-    names = file_names(pages)
-    size = 0
-    for name, body in statics.items():
-        target = folder / name.lstrip("/")
-        target.parent.mkdir(exist_ok=True)
-        write(target, body, mode=SHARED)
-        size += len(body)
+    file_of = file_names(pages)
+    files = {name.lstrip("/"): body for name, body in statics.items()}
     for address, page in pages.items():
-        text = _relinked(page, address, names).encode()
-        write(folder / names[address], text, mode=SHARED)
-        size += len(text)
-    return Exported(folder, len(pages), size, left, failed)
+        files[file_of[address]] = _relinked(page, address, file_of).encode()
+    for name, contents in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write(folder / name, contents, mode=SHARED)
+    return Exported(folder, len(pages), sum(map(len, files.values())), left, failed)
 
 
 def file_names(addresses: Iterable[str]) -> dict[str, str]:
@@ -205,42 +189,11 @@ def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:
     return ATTRIBUTE.sub(link, page)
 
 
-class _Asker:
-    """Asks an application as a browser that is logged in does."""
-
-    def __init__(self, app: ASGIApp, cookie: str = "") -> None:
-        self._app, self._cookie = app, cookie
-
-    async def get(self, address: str) -> Answer:
-        """Returns the answer to a GET."""
-        path, _, query = address.partition("?")
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"spec_version": "2.4"},  # from which on nobody waits for us to leave
-            "method": "GET",
-            "path": unquote(path),
-            "query_string": query.encode(),
-            "headers": [(b"host", HOST.encode()), (b"cookie", self._cookie.encode())],
-            "server": (HOST, 0),
-        }
-        start: Message = {"status": 500, "headers": []}
-        body = bytearray()
-
-        async def receive() -> Message:
-            return {"type": "http.request"}
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                start.update(message)
-            else:
-                body.extend(message.get("body", b""))
-
-        await self._app(scope, receive, send)
-        return Answer(start["status"], Headers(raw=start["headers"]), bytes(body))
-
-
-async def _logged_in(store: Path, author: str, content: bool) -> _Asker:
+@asynccontextmanager
+async def _browser(store: Path, author: str, content: bool) -> AsyncIterator[AsyncClient]:
+    """Yields a client that is logged in at the pages of a store, which nothing listens for."""
     token = secrets.token_urlsafe(24)
     app = create_site(UiSettings(store, {token: author}, read_only=True, content=content))
-    answer = await _Asker(app).get(f"/?token={token}")
-    return _Asker(app, answer.headers["set-cookie"].partition(";")[0])
+    async with AsyncClient(transport=ASGITransport(app), base_url=f"http://{HOST}") as client:
+        await client.get("/", params={"token": token})
+        yield client

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -23,13 +22,6 @@ class Remembered(NamedTuple):
     until: float
     value: Any
 
-    def is_shown(self, now: float) -> bool:
-        """Returns whether it may be shown, if only while another is computed."""
-        return now < self.computed + OLDEST
-
-
-NOTHING = Remembered(-math.inf, -math.inf, None)
-
 
 class Memory:
     """Values by key, each for a number of seconds, as a clock counts them. Threads may share it."""
@@ -42,52 +34,48 @@ class Memory:
 
     def get(self, key: Hashable, seconds: float, compute: Callable[[], T]) -> T:
         """Returns the value of a key, computed where there is none or it is too old."""
-        now = self._clock()
-        with self._lock:
-            known = self._values.get(key, NOTHING)
-        if known.until > now:
+        known = self._values.get(key)
+        if known is not None and known.until > self._clock():
             result: T = known.value
             return result
-        result = compute()
+        return self._put(key, seconds, compute)
+
+    def _put(self, key: Hashable, seconds: float, compute: Callable[[], T]) -> T:
+        now, value = self._clock(), compute()
         with self._lock:
             self._values.pop(key, None)
-            self._values[key] = Remembered(now, now + seconds, result)
-            while len(self._values) > MOST:
-                del self._values[next(iter(self._values))]
-        return result
+            self._values[key] = Remembered(now, now + seconds, value)
+            gone = [one for one in self._values if not self.has(one)]
+            for one in gone or [*self._values][:-MOST]:
+                del self._values[one]
+        return value
 
     def has(self, key: Hashable) -> bool:
         """Returns whether there is a value of a key that is not too old to be shown once more."""
-        with self._lock:
-            return self._values.get(key, NOTHING).is_shown(self._clock())
+        known, now = self._values.get(key), self._clock()
+        return known is not None and now < max(known.computed + OLDEST, known.until)
 
     def fresh(self, key: Hashable, seconds: float, compute: Callable[[], T]) -> T:
         """Returns the value of a key at once, where there is one. One that is too old is shown once
         more, while a thread computes another: nobody waits but who asks first, or after minutes in
         which nobody did. `compute` must not need anything of the thread that asks."""
-        now = self._clock()
+        known = self._values.get(key)
+        if known is None or not self.has(key):
+            return self._put(key, seconds, compute)
         with self._lock:
-            known = self._values.get(key, NOTHING)
-            is_there = known.is_shown(now)
-            is_due = is_there and known.until <= now and key not in self._under_way
+            is_due = known.until <= self._clock() and key not in self._under_way
             if is_due:
                 self._under_way.add(key)
-        if not is_there:
-            return self.get(key, seconds, compute)
         if is_due:
             threading.Thread(target=self._renew, args=(key, seconds, compute), daemon=True).start()
         result: T = known.value
         return result
 
     def _renew(self, key: Hashable, seconds: float, compute: Callable[[], object]) -> None:
-        now = self._clock()
         try:
-            value = compute()
-            with self._lock:
-                self._values[key] = Remembered(now, now + seconds, value)
+            self._put(key, seconds, compute)
         except TfgrpoError:  # who asks next is told
             with self._lock:
                 self._values.pop(key, None)
         finally:
-            with self._lock:
-                self._under_way.discard(key)
+            self._under_way.discard(key)

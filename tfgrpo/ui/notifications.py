@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from tfgrpo.production.by_day import (
     month_spending,
     production_report,
 )
-from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.production.experiment import all_running
 from tfgrpo.production.experiment_evidence import evidence
 from tfgrpo.production.mail import is_mail, mail_server, send_mail
 from tfgrpo.production.webhook import checked_webhook, post_webhook
@@ -43,10 +43,8 @@ EVERY = 30.0
 """Seconds between two looks."""
 MOST = 100
 """Notices that wait for an address that does not answer."""
-LASTING = ("bound", "budget", "harm")
-"""The kinds of notices that are about a day, a month or an experiment."""
-REMEMBERED = 10_000
-"""Notices of these kinds that are remembered, those that were so last."""
+LASTING = ("bound ", "budget ", "harm ")
+"""How the keys of notices about a day, a month or an experiment begin: each is told once."""
 DAYS = 2
 """The days before today that are held against the bounds."""
 log = logging.getLogger("tfgrpo.ui")
@@ -112,13 +110,12 @@ def _of_bounds(store: Store) -> dict[str, Notice]:
 
 
 def _of_experiments(store: Store) -> dict[str, Notice]:
-    waiting: dict[str, Notice] = {}
-    for one in experiments(store):
-        verdict = evidence(store, one).verdict if one.state == RUNNING else None
-        if verdict is not None and verdict.kind == "harm":
-            words = f"Experiment {one.name}: {verdict.said}"
-            waiting[f"harm {one.id}"] = Notice("harm", words, "/production")
-    return waiting
+    verdicts = [(one, evidence(store, one).verdict) for one in all_running(store)]
+    return {
+        f"harm {one.id}": Notice("harm", f"Experiment {one.name}: {verdict.said}", "/production")
+        for one, verdict in verdicts
+        if verdict.kind == "harm"
+    }
 
 
 def teller(url: str) -> Callable[[Notice, str], str | None]:
@@ -136,41 +133,29 @@ def teller(url: str) -> Callable[[Notice, str], str | None]:
 class Notifier:
     """Looks at a store as long as the server runs, and tells each address what is new."""
 
-    def __init__(self, stores: Stores, settings: UiSettings, every: float = EVERY) -> None:
-        self._stores, self._every = stores, every
-        self._pages = settings.public
-        self._known: set[str] | None = None
-        self._lasting: dict[str, None] = {}
+    def __init__(self, stores: Stores, settings: UiSettings) -> None:
+        self._stores, self._pages = stores, settings.public
+        self._known: Collection[str] | None = None
         self._undelivered: dict[str, dict[str, Notice]] = {url: {} for url in settings.notify}
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
         while True:
             try:
                 await self.look()
             except TfgrpoError as trouble:
                 log.warning("nothing could be looked at: %s", trouble)
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(EVERY)
 
     async def look(self) -> int:
         """Looks once, and tells what is new; returns how many notices were delivered."""
         now = await self._stores.run("notifier", notices)
+        known = now.keys() if self._known is None else self._known
         for key, one in now.items():
             if one.kind == "trouble" and key not in (self._known or ()):
                 log.warning("%s", one.text)
-        known = set(now) if self._known is None else self._known | self._lasting.keys()
-        self._known = set(now)
-        self._remember(key for key, one in now.items() if one.kind in LASTING)
-        new = {key: now[key] for key in now if key not in known}
-        each = (self._tell(url, new) for url in self._undelivered)
-        return sum(await asyncio.gather(*each))
-
-    def _remember(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._lasting.pop(key, None)
-            self._lasting[key] = None
-        while len(self._lasting) > REMEMBERED:
-            del self._lasting[next(iter(self._lasting))]
+        self._known = now.keys() | {key for key in known if key.startswith(LASTING)}
+        new = {key: one for key, one in now.items() if key not in known}
+        return sum(await asyncio.gather(*(self._tell(url, new) for url in self._undelivered)))
 
     async def _tell(self, url: str, new: Mapping[str, Notice]) -> int:
         waiting, delivered = self._undelivered[url], 0

@@ -45,7 +45,6 @@ STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
 
 
 def status_of(error: TfgrpoError) -> int:
-    """Returns the HTTP status of a page that says what is wrong."""
     return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
 
 
@@ -54,7 +53,6 @@ def _one_kind_of_break(text: str) -> str:
 
 
 def event(name: str, data: str) -> str:
-    """Returns an event of a stream that a browser listens to."""
     lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
     return f"event: {name}\n{lines}\n"
 
@@ -75,8 +73,6 @@ def as_number(name: str, value: str, default: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all visits share."""
-
     settings: UiSettings
     stores: Stores
     templates: Environment
@@ -111,7 +107,6 @@ class Visit:
 
     @property
     def who(self) -> str:
-        """Who signs what is recorded."""
         return self.session.name
 
     @property
@@ -126,7 +121,6 @@ class Visit:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether htmx asks for a part of a page only."""
         return self.request.headers.get("hx-request") == "true"
 
     def has_run(self, name: str) -> bool:
@@ -135,12 +129,16 @@ class Visit:
             self.runs = frozenset(run.name for run in self.store.runs.all())
         return name in self.runs
 
+    def require_content(self) -> None:
+        """Raises UnknownRevision where what was asked and said may not be shown."""
+        if not self.content:
+            raise UnknownRevision("what was asked and said is not shown here")
+
     def path(self, name: str) -> str:
         """Returns a part of the path, such as `revision` of `/library/{revision}`."""
         return str(self.request.path_params[name])
 
     def query(self, name: str, default: str = "") -> str:
-        """Returns a value of the query string."""
         return str(self.request.query_params.get(name, default))
 
     def number(self, name: str, default: int, *, most: int = 1_000_000_000) -> int:
@@ -148,7 +146,6 @@ class Visit:
         return min(as_number(name, self.query(name), default), most)
 
     def field(self, name: str, default: str = "") -> str:
-        """Returns a field of the form that was sent."""
         values = self.form.get(name, ())
         return values[0] if values else default
 

@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,6 @@ class Words(NamedTuple):
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation as an application sends it."""
         own = (("system", self.system),) if self.system else ()
         every = (*own, *self.turns, ("user", self.prompt))
         return [{"role": role, "content": text} for role, text in every]
@@ -70,12 +70,7 @@ class Answered:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
         return self.text is not None or self.error is not None
-
-    def hear(self, words: str) -> None:
-        """Takes note of the answer as far as it has come."""
-        self.heard = words
 
 
 @dataclass(slots=True)
@@ -89,12 +84,10 @@ class Trial:
 
     @property
     def over(self) -> int:
-        """How many sides are answered, or cannot be."""
         return sum(one.is_over for one in self.sides)
 
     @property
     def is_over(self) -> bool:
-        """Whether all of them are."""
         return self.over == len(self.sides)
 
 
@@ -143,9 +136,8 @@ async def _ask_all(store: Store, trial: Trial) -> None:
         calls = session.calls("policy", f"{STAGE} {trial.id}")
 
         async def ask(number: int, one: Answered) -> None:
-            request = Request(
-                STAGE, one.messages, settings.temperature, settings.max_tokens, heard=one.hear
-            )
+            how = (settings.temperature, settings.max_tokens)
+            request = Request(STAGE, one.messages, *how, heard=partial(setattr, one, "heard"))
             began = time.monotonic()
             try:
                 answer = (await calls.ask(request, call_path=(number,))).answer

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tfgrpo.ui.ui_settings import UiSettings, is_loopback
-from tfgrpo.ui.visitor_sessions import Failures, Sessions
+from tfgrpo.ui.visitor_sessions import Sessions
 
 POLICY = "; ".join(
     (
@@ -59,13 +59,11 @@ class Guard:
         self._app = app
         self._sessions = sessions
         self._settings = settings
-        self._failures = Failures()
         self._hosts = {"127.0.0.1", "localhost", "::1"} | set(settings.names)
         if not is_loopback(settings.host):
             self._hosts.add(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -117,13 +115,8 @@ class Guard:
         )
 
     def _login(self, connection: HTTPConnection, token: str) -> ASGIApp:
-        address = connection.client.host if connection.client else ""
-        if seconds := self._failures.wait(address):
-            headers = {"Retry-After": str(seconds)}
-            return _refusal(429, f"too many unknown tokens: wait {seconds} seconds", headers)
         session = self._sessions.begin(token)
         if session is None:
-            self._failures.add(address)
             return _refusal(401, "this token is unknown: each start makes new ones")
         rest = [(k, v) for k, v in connection.query_params.multi_items() if k != "token"]
         path = "/" + connection.url.path.lstrip("/")  # `//host` would lead to another site
@@ -149,5 +142,5 @@ def _from_here(connection: HTTPConnection) -> bool:
     return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
-def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> ASGIApp:
-    return PlainTextResponse(message + "\n", status, headers)
+def _refusal(status: int, message: str) -> ASGIApp:
+    return PlainTextResponse(message + "\n", status)

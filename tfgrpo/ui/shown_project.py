@@ -6,11 +6,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TypeAlias, TypeVar
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.turned_down import PROPOSAL
@@ -23,7 +21,6 @@ from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.store_per_thread import Stores
 
 T = TypeVar("T")
 REMEMBERED = 30.0
@@ -31,19 +28,8 @@ REMEMBERED = 30.0
 DAY = 86_400.0
 STALE_AFTER = 15.0
 """Seconds for which problems that were read are taken to be the same."""
-MOST = 8
-"""Datasets that are kept."""
-
-
-class KnownProblems(NamedTuple):
-    """Problems by id, read at a time; `missing` says why there are none."""
-
-    read: float
-    known: Mapping[str, Problem]
-    missing: str
-
-
-_read: WeakKeyDictionary[Stores, dict[str, KnownProblems]] = WeakKeyDictionary()
+KnownProblems: TypeAlias = tuple[Mapping[str, Problem], str]
+"""Problems by id, and why there are none."""
 
 
 def project_of(visit: Visit) -> Project:
@@ -51,20 +37,11 @@ def project_of(visit: Visit) -> Project:
     return open_project(project_root(visit.site.settings.store))
 
 
-def problems_of(
-    visit: Visit, key: str, read: Callable[[Project], tuple[Mapping[str, Problem], str]]
-) -> KnownProblems:
+def problems_of(visit: Visit, key: str, read: Callable[[Project], KnownProblems]) -> KnownProblems:
     """Returns the problems that `read` gives, which is not asked again for a while: who goes from
     group to group reads the same file. `key` tells them apart."""
-    there = _read.setdefault(visit.site.stores, {})
-    problems = there.get(key)
-    if problems is None or time.monotonic() - problems.read > STALE_AFTER:
-        known, missing = read(project_of(visit))
-        problems = KnownProblems(time.monotonic(), known, missing)
-        while len(there) >= MOST:
-            there.pop(next(iter(there)), None)
-        there[key] = problems
-    return problems
+    memory = visit.site.memory
+    return memory.get(("problems", key), STALE_AFTER, lambda: read(project_of(visit)))
 
 
 def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
@@ -76,7 +53,6 @@ def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]
 
 
 def places(store: Store) -> list[str]:
-    """Returns the names of revisions that forms offer."""
     return ["HEAD", *store.branches(), *list(store.tags())[-200:]]
 
 
@@ -113,7 +89,6 @@ def recorded_traffic(visit: Visit) -> Iterator[Traffic]:
 
 
 def has_traffic(visit: Visit) -> bool:
-    """Returns whether any traffic was recorded."""
     return os.path.isfile(traffic_path(visit.store.file))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,7 +23,8 @@ from starlette.staticfiles import StaticFiles
 
 from tfgrpo.display.graph_layout import HistoryLayout
 from tfgrpo.display.library_figures import Histories
-from tfgrpo.store.errors import SettingsError, TfgrpoError
+from tfgrpo.proxy.proxy_settings import listening
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import Notifier
@@ -64,8 +64,7 @@ def create_site(settings: UiSettings) -> Starlette:
     stores = Stores(settings.store, content=settings.content)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
     histories, layout = Histories(), HistoryLayout()
-    templates = environment([page.module for page in PAGES])
-    site = Site(settings, stores, templates, navigation, histories, layout, Memory())
+    site = Site(settings, stores, environment(), navigation, histories, layout, Memory())
     routes: list[Answered | Mount] = [
         Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES
@@ -100,13 +99,10 @@ def create_site(settings: UiSettings) -> Starlette:
         message = "there is no such page" if error.status_code == 404 else str(error.detail)
         return _error_page(visit, TfgrpoError(message), error.status_code)
 
+    sessions = Sessions(settings.logins, settings.readers)
     return Starlette(
         routes=routes,
-        middleware=[
-            Middleware(
-                Guard, settings=settings, sessions=Sessions(settings.logins, settings.readers)
-            )
-        ],
+        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
         lifespan=lifespan,
         exception_handlers={HTTPException: missing},
     )
@@ -216,14 +212,7 @@ def serve(settings: UiSettings, ready: Callable[[int], None]) -> None:
     Raises SettingsError where the address cannot be had."""
     import uvicorn  # which an export has no need of
 
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        listener = socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
-            hint="choose another with --port; --port 0 takes any that is free",
-        ) from error
+    listener = listening(settings.host, settings.port)
     config = uvicorn.Config(
         create_site(settings),
         log_level="error",

@@ -19,6 +19,8 @@ from tfgrpo.wording import inert_cell
 
 Row = TypeVar("Row")
 Cell: TypeAlias = "str | int | float | None"
+MEDIA = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+"""The kinds of files, and their media types."""
 PAGED = ("start", "from")
 """What an address asks for that only another page of the same rows comes of."""
 
@@ -81,19 +83,19 @@ def table(
     by = next((one for one in columns if one.name == order.removeprefix("-")), None)
     if order and by is None:
         raise BadForm(f"this is not sorted by {order[:40]!r}")
+    is_turned = order.startswith("-")
     ordered = list(rows)
     if by is not None:
         known = [row for row in rows if by.value(row) is not None]
-        first_large = by.number != order.startswith("-")
-        known.sort(key=lambda row: by.value(row), reverse=first_large)  # type: ignore[arg-type, return-value]
+        known.sort(key=by.value, reverse=by.number != is_turned)  # type: ignore[arg-type]
         ordered = known + [row for row in rows if by.value(row) is None]
     others = {one: None for one in visit.request.query_params if one.startswith(("sort-", *PAGED))}
     heads = []
     for one in columns:
-        is_by = by is not None and one.name == by.name
-        again = f"-{one.name}" if is_by and not order.startswith("-") else one.name
-        way = "descending" if one.number != order.startswith("-") else "ascending"
+        is_by = one is by
+        again = f"-{one.name}" if is_by and not is_turned else one.name
         address = visit.address(**{**others, name: again})
+        way = "descending" if one.number != is_turned else "ascending"
         right = one.number and not one.drawn
         heads.append(Head(one.name, one.title, address, right, way if is_by else ""))
     return Table(ordered, heads, files(visit, key, **others))
@@ -107,8 +109,7 @@ def unsorted(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Table[Row]:
 
 def files(visit: Visit, key: str, **others: None) -> list[tuple[str, str]]:
     """Returns the addresses of a table's files, by what they are called."""
-    kinds = ("csv", "json")
-    return [(one.upper(), visit.address(**others, **{"as": f"{one}-{key}"})) for one in kinds]
+    return [(one.upper(), visit.address(**others, **{"as": f"{one}-{key}"})) for one in MEDIA]
 
 
 def as_file(visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str) -> None:
@@ -116,23 +117,19 @@ def as_file(visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], k
     kind, _, which = visit.query("as").partition("-")
     if which != key:
         return
-    cells = [{one.name: one.value(row) for one in columns} for row in rows]
-    if kind == "json":
-        text, media = json.dumps(cells, ensure_ascii=False, indent=1), "application/json"
-        raise _file(text, key, media, kind)
-    if kind != "csv":
+    if kind not in MEDIA:
         raise BadForm(f"a table is not written as {kind[:40]!r}", hint="csv or json")
+    cells = [{one.name: one.value(row) for one in columns} for row in rows]
     out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([one.name for one in columns])
-    writer.writerows(
-        [inert_cell(value) if isinstance(value, str) else value for value in one.values()]
-        for one in cells
-    )
-    raise _file(out.getvalue(), key, "text/csv; charset=utf-8", kind)
-
-
-def _file(content: str, key: str, kind: str, ending: str) -> FileAsked:
-    headers = {"Content-Disposition": f'attachment; filename="{key}.{ending}"'}
-    body = content.encode("utf-8", "replace")
-    return FileAsked(Response(body, media_type=kind, headers=headers))
+    if kind == "json":
+        json.dump(cells, out, ensure_ascii=False, indent=1)
+    else:
+        writer = csv.writer(out)
+        writer.writerow([one.name for one in columns])
+        writer.writerows(
+            [inert_cell(value) if isinstance(value, str) else value for value in one.values()]
+            for one in cells
+        )
+    headers = {"Content-Disposition": f'attachment; filename="{key}.{kind}"'}
+    body = out.getvalue().encode("utf-8", "replace")
+    raise FileAsked(Response(body, media_type=MEDIA[kind], headers=headers))

@@ -1,19 +1,16 @@
 """The templates and what they can say: every text is escaped, and what would turn a line round
 or command a terminal is made visible; what is unknown is a dash and never a zero.
 
-Templates print texts and numbers. Anything else, a method that nobody called above all, is an error
-of the template and no page: a field that has another name must not be printed as whatever else the
-value has under it.
+Templates print texts and numbers. Anything else is an error of the template and no page.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import BuiltinMethodType, MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Undefined
@@ -32,29 +29,12 @@ LONG = 2_000
 
 
 class Unprintable(TypeError):
-    """A template prints, or asks after, what is neither a text nor a number."""
-
-
-class Method:
-    """A method as a template meets it: it can be called, and nothing else."""
-
-    def __init__(self, method: Any) -> None:
-        self._method = method
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what the method returns."""
-        return self._method(*args, **kwargs)
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise Unprintable(f"{self._method!r} is a method that the template does not call")
-
-    __bool__ = __str__ = __iter__ = __len__ = __eq__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    """A template prints what is neither a text nor a number."""
 
 
 class Templates(Environment):
     """Templates whose records have the fields that they declare: a named tuple's own, a mapping's
-    keys before its methods, and methods to be called."""
+    keys before its methods."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns a field of a value; undefined where it declares none of that name."""
@@ -62,13 +42,11 @@ class Templates(Environment):
             return obj[attribute]
         if isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(tuple, attribute):
             return self.undefined(obj=obj, name=attribute)
-        value = super().getattr(obj, attribute)
-        return Method(value) if isinstance(value, MethodType | BuiltinMethodType) else value
+        return super().getattr(obj, attribute)
 
 
-def environment(pages: Collection[str]) -> Environment:
-    """Returns the templates of the package, with their filters; `pages` are the modules that
-    there are, so that nothing links to a page that is not."""
+def environment() -> Environment:
+    """Returns the templates of the package, with their filters."""
     templates = Templates(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -89,7 +67,6 @@ def environment(pages: Collection[str]) -> Environment:
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "=", "MOVE": "↕"},
         "whisker": whisker,
-        "pages": frozenset(pages),
     }
     return templates
 
@@ -199,14 +176,11 @@ def compared(before: str, after: str) -> Sequence[Piece]:
     return [(kind, cut(text)) for kind, text in pieces(short_before, short_after)]
 
 
-def whisker(low: float, middle: float, high: float, around: float = 0.0) -> dict[str, float]:
-    """Returns where an interval is drawn in a strip 100 wide, whose middle is `around`. The strip
-    reaches as far as the interval does, and 0.1 to either side at least."""
-    reach = max(abs(low - around), abs(high - around), 0.1)
+def whisker(low: float, middle: float, high: float) -> dict[str, float]:
+    """Returns where an interval is drawn in a strip 100 wide, whose middle is 0. The strip reaches
+    as far as the interval does, and 0.1 to either side at least."""
+    reach = max(abs(low), abs(high), 0.1)
     if not math.isfinite(reach):
         return {"low": 0.0, "middle": 50.0, "high": 100.0}
-
-    def place(value: float) -> float:
-        return round(50 + 48 * (value - around) / reach, 2)
-
-    return {"low": place(low), "middle": place(middle), "high": place(high)}
+    places = {"low": low, "middle": middle, "high": high}
+    return {name: round(50 + 48 * value / reach, 2) for name, value in places.items()}

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_NOTICES = 5
 MOST_SESSIONS = 1_000
 """Logins at a time; the oldest go first."""
-MOST_FAILURES = 20
-"""Unknown tokens from one address in a minute, after which it waits for the rest of it."""
-MINUTE = 60.0
-MOST_ADDRESSES = 10_000
 
 
 class Act(NamedTuple):
@@ -52,54 +46,25 @@ class Sessions:
     tokens whose holders only look."""
 
     def __init__(self, logins: Mapping[str, str], readers: Collection[str] = ()) -> None:
-        self._secret = secrets.token_bytes(32)
-        self._by_token = {
-            self._derived(token): (name, token in readers) for token, name in logins.items()
-        }
+        self._logins, self._readers = logins, readers
         self._by_key: dict[str, Session] = {}
 
     def begin(self, token: str) -> Session | None:
-        """Returns a new session of a login token; None for one that nobody has. Tokens are compared
-        as keyed digests."""
-        known = self._by_token.get(self._derived(token))
-        if known is None:
+        """Returns a new session of a login token; None for one that nobody has."""
+        given = token.encode(errors="replace")
+        known = [one for one in self._logins if hmac.compare_digest(one.encode(), given)]
+        if not known:
             return None
-        session = Session(secrets.token_hex(32), known[0], secrets.token_hex(32), known[1])
-        self._by_key[session.key] = session
+        key, csrf = secrets.token_hex(32), secrets.token_hex(32)
+        session = Session(key, self._logins[token], csrf, token in self._readers)
+        self._by_key[key] = session
         while len(self._by_key) > MOST_SESSIONS:
             del self._by_key[next(iter(self._by_key))]
         return session
 
     def of_cookie(self, key: str) -> Session | None:
-        """Returns the session of a cookie."""
         return self._by_key.get(key)
 
     def end(self, session: Session) -> None:
         """Ends a session: its cookie stands for nobody any more."""
         self._by_key.pop(session.key, None)
-
-    def _derived(self, token: str) -> str:
-        message = token.encode(errors="replace")
-        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
-
-
-class Failures:
-    """Unknown tokens, counted for each address they come from."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._by_address: dict[str, tuple[float, int]] = {}
-
-    def add(self, address: str) -> None:
-        """Counts one."""
-        now = self._clock()
-        began, count = self._by_address.pop(address, (now, 0))
-        self._by_address[address] = (now, 1) if now - began > MINUTE else (began, count + 1)
-        while len(self._by_address) > MOST_ADDRESSES:
-            del self._by_address[next(iter(self._by_address))]
-
-    def wait(self, address: str) -> int:
-        """Returns for how many seconds an address may not try again."""
-        began, count = self._by_address.get(address, (0.0, 0))
-        left = began + MINUTE - self._clock()
-        return int(left) + 1 if count >= MOST_FAILURES and left > 0 else 0

@@ -7,8 +7,7 @@ so that no page, table or search has it. Nothing can be recorded through such a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -62,7 +61,9 @@ class _Part:
             return _Part(value)
         if name.startswith(RECORDING):
             return _refuse
-        return _answering(value) if callable(value) else value
+        if not callable(value):
+            return value
+        return lambda *args, **kwargs: _hidden(value(*args, **kwargs))
 
     def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
         """Returns what a library needs of events, which are bare tuples."""
@@ -75,14 +76,6 @@ def _refuse(*_: object, **__: object) -> Any:
         "nothing is recorded where what was asked and said is not shown",
         hint="start `tfgrpo ui` without --no-content",
     )
-
-
-def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def answered(*args: Any, **kwargs: Any) -> Any:
-        return _hidden(method(*args, **kwargs))
-
-    return answered
 
 
 def _hidden(value: Any) -> Any:

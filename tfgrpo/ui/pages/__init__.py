@@ -1,4 +1,4 @@
-"""The pages. Each is a module here with its `ROUTES`, and a template of the same name.
+"""The pages. A module here has those that belong together, with their `ROUTES`.
 
 To add one: write `pages/NAME.py` with handlers that take a `Visit` and end in
 `visit.render("NAME.html", …)`, list their routes as `ROUTES`, write `templates/NAME.html` on
@@ -20,19 +20,12 @@ PAGES = (
     Page("cost", "Cost", "/cost"),
     Page("search", "Search", "/search"),
     Page("playground", under="library"),
-    Page("prompt", under="library"),
     Page("order", under="library"),
-    Page("compare_runs", under="runs"),
-    Page("problem", under="runs"),
     Page("attempts", under="runs"),
     Page("experience", under="library"),
-    Page("version", under="history"),
     Page("combine", under="history"),
     Page("bisect", under="history"),
-    Page("undo", under="review"),
-    Page("experiments", under="production"),
     Page("calls", under="production"),
-    Page("call", under="production"),
     Page("keys", under="production"),
 )
 """Every page, in the order of the navigation."""

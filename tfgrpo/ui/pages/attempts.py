@@ -1,14 +1,16 @@
-"""Attempts: the groups of a step or an evaluation, one group to its ground, one attempt."""
+"""Attempts: the groups of a step or an evaluation, one group to its ground, one attempt; and all of
+a problem, over runs and evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
+from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.attempts import (
     AttemptList,
     RecordedAttempt,
@@ -24,6 +26,7 @@ from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import KnownProblems, problems_of
+from tfgrpo.ui.sortable_tables import Column, table
 
 SHOW = {
     "": "all",
@@ -42,22 +45,8 @@ MOST = 100
 """Groups on a page: 500 attempts where a group has five."""
 
 
-class ListedGroup(NamedTuple):
-    """A group in a list: its attempts, winners first, and where it is shown whole."""
-
-    attempts: tuple[RecordedAttempt, ...]
-    address: str
-    question: str
-
-    @property
-    def problem(self) -> str:
-        """The problem's id."""
-        return self.attempts[0].problem
-
-    @property
-    def right(self) -> int:
-        """How many attempts have the full reward."""
-        return sum(one.is_right for one in self.attempts)
+LOOKED_AT = 200
+"""The last runs and evaluations that are looked at for a problem, of each."""
 
 
 class Source(NamedTuple):
@@ -71,6 +60,30 @@ class Source(NamedTuple):
     run: Run | None
 
 
+class Try(NamedTuple):
+    """The attempts at a problem in a step or an evaluation, which has no step: how many, of these
+    with a reward, their mean, and the version that they were made under. `time` is microseconds."""
+
+    time: int
+    where: str
+    address: str
+    step: int | None
+    version: int
+    attempts: int
+    scored: int
+    mean: float | None
+
+
+COLUMNS: tuple[Column[Try], ...] = (
+    Column("where", "Where", lambda one: one.where, False),
+    Column("step", "Step", lambda one: one.step),
+    Column("version", "Version", lambda one: one.version),
+    Column("attempts", "Attempts", lambda one: one.attempts),
+    Column("scored", "With a reward", lambda one: one.scored),
+    Column("mean", "Mean reward", lambda one: one.mean),
+)
+
+
 def _of_run(visit: Visit, run: Run, step: int) -> Source:
     attempts, name = run_attempts(visit.store, run, step=step), run.name
     return Source(attempts, f"/attempts/{name}", f"/group/{name}", {"step": str(step)}, run)
@@ -82,7 +95,6 @@ def _of_evaluation(visit: Visit, one: Evaluation) -> Source:
 
 
 def listed(visit: Visit) -> Response:
-    """Answers with the groups of a run's step."""
     store, run = visit.store, visit.store.runs.get(visit.path("run"))
     steps = [step_of(v) + 1 for v in versions_of(store, run)]
     under_way = max(steps, default=0) + 1
@@ -94,7 +106,6 @@ def listed(visit: Visit) -> Response:
 
 
 def of_evaluation(visit: Visit) -> Response:
-    """Answers with the groups of an evaluation."""
     one = _evaluation(visit)
     title = f"Attempts of v{one.version} on {one.dataset}"
     return _list(visit, _of_evaluation(visit, one), title=title, steps=[], step=None)
@@ -107,10 +118,11 @@ def _list(visit: Visit, source: Source, **more: Any) -> Response:
     chosen = [one for one in attempts.groups() if _is_shown(one, show)]
     first = min(visit.number("from", 0), max(0, len(chosen) - 1)) // MOST * MOST
     groups = [
-        ListedGroup(
+        (
             one,
             f"{source.group}?{urlencode({**given, 'problem': one[0].problem})}",
             attempts.text(one[0]).question if visit.content else "",
+            sum(attempt.is_right for attempt in one),
         )
         for one in chosen[first : first + MOST]
     ]
@@ -137,18 +149,14 @@ def _list(visit: Visit, source: Source, **more: Any) -> Response:
 
 
 def _is_shown(group: Sequence[RecordedAttempt], show: str) -> bool:
-    match show:
-        case "mixed":
-            return any(one.side for one in group)
-        case "failed":
-            return any(not one.is_right for one in group)
-        case "truncated" | "unverifiable" | "error":
-            return any(one.outcome == OUTCOMES[show] for one in group)
-    return True
+    if show == "mixed":
+        return any(one.side for one in group)
+    if show == "failed":
+        return any(not one.is_right for one in group)
+    return not show or any(one.outcome == OUTCOMES[show] for one in group)
 
 
 def group(visit: Visit) -> Response:
-    """Answers with one group of a run, or with one attempt of it."""
     run = visit.store.runs.get(visit.path("run"))
     source = _of_run(visit, run, visit.number("step", 1))
     data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
@@ -156,7 +164,6 @@ def group(visit: Visit) -> Response:
 
 
 def evaluation_group(visit: Visit) -> Response:
-    """Answers with one group of an evaluation, or with one attempt of it."""
     one = _evaluation(visit)
     data = problems_of(
         visit,
@@ -167,9 +174,9 @@ def evaluation_group(visit: Visit) -> Response:
 
 
 def _group(visit: Visit, source: Source, data: KnownProblems) -> Response:
-    attempts = replace(source.attempts, known=data.known, missing=data.missing)
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
+    known, missing = data
+    attempts = replace(source.attempts, known=known, missing=missing)
+    visit.require_content()
     problem, sample = visit.query("problem"), visit.query("sample")
     number = visit.number("sample", 0) if sample else None
     problems = list(dict.fromkeys(one.problem for one in attempts.attempts))
@@ -213,7 +220,50 @@ def evaluation_of(store: Store, version: str, digest: str) -> Evaluation:
     return evaluation
 
 
+def show_problem(visit: Visit) -> Response:
+    id = visit.query("id")
+    tries = sorted((*_in_runs(visit, id), *_in_evaluations(visit, id)), key=lambda one: -one.time)
+    if not tries:
+        raise UnknownRevision(f"no attempt at {id[:80]!r} is on record")
+    shown = table(visit, tries, COLUMNS, "problem")
+    return visit.render("problem.html", title=f"Problem {id}", id=id, tries=shown)
+
+
+def _in_runs(visit: Visit, id: str) -> Iterator[Try]:
+    runs = visit.store.runs
+    for run in runs.listed()[-LOOKED_AT:]:
+        rows = [row for row in runs.rollouts(run, problem=id) if row.sample < CONFIRMING]
+        for step in sorted({row.step for row in rows}):
+            here = [row for row in rows if row.step == step]
+            query = urlencode({"step": step + 1, "problem": id})
+            yield _try(
+                (here[0].time, f"run {run.name}", f"/group/{quote(run.name)}?{query}"),
+                step + 1,
+                here[0].version,
+                [row.reward for row in here],
+            )
+
+
+def _in_evaluations(visit: Visit, id: str) -> Iterator[Try]:
+    runs = visit.store.runs
+    for one in runs.all_evaluations()[-LOOKED_AT:]:
+        rewards = [score.reward for score in runs.scores(one) if score.problem == id]
+        if rewards:
+            address = f"/evaluation-group/{one.version}/{one.digest}?{urlencode({'problem': id})}"
+            yield _try((one.time, f"{one.dataset}", address), None, one.version, rewards)
+
+
+def _try(
+    place: tuple[int, str, str], step: int | None, version: int, rewards: Iterable[float | None]
+) -> Try:
+    every = list(rewards)
+    known = [reward for reward in every if reward is not None]
+    mean = sum(known) / len(known) if known else None
+    return Try(*place, step, version, len(every), len(known), mean)
+
+
 ROUTES = (
     Route("/attempts/{run:path}", listed),
     Route("/group/{run:path}", group),
+    Route("/problem", show_problem),
 )

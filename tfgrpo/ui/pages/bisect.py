@@ -33,7 +33,6 @@ EVENTS = 30
 
 
 def show(visit: Visit, *, moved_on: bool = False) -> Response:
-    """Answers with the search that is on, or the form that begins one."""
     store = visit.store
     page = partial(
         visit.render,
@@ -84,7 +83,6 @@ def _seen(visit: Visit) -> str:
 
 @_unless_moved_on
 def start(visit: Visit) -> Response:
-    """Begins a search between a bad version and good ones in its history."""
     store, seen = visit.store, _seen(visit)
     bad = store.resolve(visit.required("bad", "the bad version"))
     names = visit.required("good", "a good version").split()
@@ -110,7 +108,6 @@ def mark(visit: Visit) -> Response:
 
 @_unless_moved_on
 def end(visit: Visit) -> Response:
-    """Ends the search, which an undo brings back."""
     seen = _seen(visit)
     is_on = searches.end(visit.store, seen=seen)
     forget(trial_folder(visit.store))
@@ -121,7 +118,6 @@ def end(visit: Visit) -> Response:
 
 @_unless_moved_on
 def undo(visit: Visit) -> Response:
-    """Takes the last mark back, or the end of the search."""
     try:
         if ended := visit.field("ended"):
             search = searches.go_on(visit.store, ended)

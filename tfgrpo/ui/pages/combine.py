@@ -23,13 +23,12 @@ from tfgrpo.store.history.merge import (
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
-from tfgrpo.ui.pages.version import Meanwhile, meanwhile
+from tfgrpo.ui.pages.history import Meanwhile, meanwhile
 
 WORDS: dict[Combination, str] = {"merge": "Merge", "cherry-pick": "Apply", "revert": "Take back"}
 
 
 def show(visit: Visit) -> Response:
-    """Answers with what a merge, cherry-pick or revert would change, and what is to be decided."""
     kind = _kind(visit.query("kind", "merge"))
     branch = visit.query("branch") or visit.store.head.branch or ""
     return _looked_at(visit, kind, branch, visit.store.resolve(visit.query("version")))
@@ -66,7 +65,7 @@ def _looked_at(
         contained=contained,
         operations=[(one, texts.get(one.experience or "")) for one in merged.operations],
         conflicts=merged.conflicts,
-        moves=_moves(ours, merged),
+        moves=[(one, ours.by_id[one.experience].text) for one in _moves(ours, merged)],
         left_in_place=merged.order.conflicts,
         reason=visit.field("reason"),
         refusal=refusal,
@@ -77,14 +76,9 @@ def _looked_at(
     )
 
 
-def _moves(ours: Library, merged: Merged) -> list[tuple[Move, str]]:
-    if merged.order.order is None:
-        return []
-    before, after = ids_of(ours), list(merged.order.order)
-    return [
-        (Move(id, before.index(id), after.index(id)), ours.by_id[id].text)
-        for id in moved(before, after)
-    ]
+def _moves(ours: Library, merged: Merged) -> list[Move]:
+    before, after = ids_of(ours), list(merged.order.order or ())
+    return [Move(id, before.index(id), after.index(id)) for id in moved(before, after)]
 
 
 def combine(visit: Visit) -> Response:

@@ -11,7 +11,7 @@ from tfgrpo.costs.accounts import Total, cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.shown_project import project_of
-from tfgrpo.ui.sortable_tables import Column, Table, table
+from tfgrpo.ui.sortable_tables import Column, table
 
 DAYS = 60
 """The days that are drawn, the newest."""
@@ -22,14 +22,6 @@ class Spent(NamedTuple):
 
     names: tuple[str, ...]
     sums: Total
-
-
-class CostTable(NamedTuple):
-    """A table of a page: its title, its rows, and what stands below them, if anything does."""
-
-    title: str
-    table: Table[Spent]
-    last: Total | None
 
 
 SUMS: tuple[Column[Spent], ...] = (
@@ -45,11 +37,10 @@ SUMS: tuple[Column[Spent], ...] = (
 
 
 def _columns(*names: str) -> tuple[Column[Spent], ...]:
-    first = Column[Spent](names[0].lower(), names[0], lambda one: one.names[0], False)
-    second = [
-        Column[Spent](name.lower(), name, lambda one: one.names[1], False) for name in names[1:]
-    ]
-    return (first, *second, *SUMS)
+    def of(at: int, name: str) -> Column[Spent]:
+        return Column(name.lower(), name, lambda one: one.names[at], False)
+
+    return (*(of(at, name) for at, name in enumerate(names)), *SUMS)
 
 
 def _step(name: str) -> int | None:
@@ -64,7 +55,6 @@ BY_DAY = (Column[Spent]("day", "Day (UTC)", lambda one: one.names[0], False), *S
 
 
 def show(visit: Visit) -> Response:
-    """Answers with what the store, or a run of it, has cost."""
     store, name = visit.store, visit.query("run")
     run = store.runs.get(name) if name else None
     project = project_of(visit)
@@ -91,13 +81,13 @@ def show(visit: Visit) -> Response:
     for title, columns, key, sums in tables:
         rows = [Spent(names, one) for names, one in sums.items()]
         last = report.total if key == "stages" and len(rows) > 1 else None
-        shown.append(CostTable(title, table(visit, rows, columns, key), last))
+        shown.append((title, table(visit, rows, columns, key), last))
     return visit.render(
         "cost.html",
         title=f"Cost of run {name}" if run else "Cost",
         run=run,
         found=report,
-        tables=[one for one in shown if one.table.rows],
+        tables=[one for one in shown if one[1].rows],
         charts=[one for one in charts if one is not None] if len(recent) > 1 else [],
     )
 

@@ -51,16 +51,7 @@ BOUNDS: tuple[Column[Evaluation], ...] = (
 """Columns of a file beside those of the page."""
 
 
-class LinkedPair(NamedTuple):
-    """A problem of two evaluations, with where its attempts are."""
-
-    pair: ProblemPair
-    control: str
-    library: str
-
-
 def listed(visit: Visit) -> Response:
-    """Answers with every evaluation, those that can be compared together, newest first."""
     groups: dict[str, list[Evaluation]] = {}
     for one in visit.store.runs.all_evaluations():
         groups.setdefault(one.digest, []).append(one)
@@ -96,7 +87,6 @@ def _key(digest: str) -> str:
 
 
 def paired(visit: Visit) -> Response:
-    """Answers with two evaluations under the same conditions, problem by problem."""
     store, digest = visit.store, visit.path("digest")
     control = evaluation_of(store, visit.path("control"), digest)
     library = evaluation_of(store, visit.path("version"), digest)
@@ -115,9 +105,6 @@ def paired(visit: Visit) -> Response:
     first = min(visit.number("from", 0), max(0, len(pairs) - 1)) // MOST * MOST
     here = f"/paired/{control.version}/{library.version}/{digest}"
 
-    def address(at: int) -> str:
-        return visit.address(**{"from": at})
-
     def group(version: int, problem: str) -> str:
         return f"/evaluation-group/{version}/{digest}?{urlencode({'problem': problem})}"
 
@@ -132,15 +119,11 @@ def paired(visit: Visit) -> Response:
         show=show,
         ordered=ordered,
         pairs=[
-            LinkedPair(
-                pair,
-                group(control.version, pair.problem),
-                group(library.version, pair.problem),
-            )
+            (pair, group(control.version, pair.problem), group(library.version, pair.problem))
             for pair in ordered.rows[first : first + MOST]
         ],
-        before=address(first - MOST) if first else None,
-        after=address(first + MOST) if first + MOST < len(pairs) else None,
+        before=visit.address(**{"from": first - MOST}) if first else None,
+        after=visit.address(**{"from": first + MOST}) if first + MOST < len(pairs) else None,
     )
 
 

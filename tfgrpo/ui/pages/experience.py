@@ -47,7 +47,6 @@ class Attempts(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Answers with an experience's life, newest event first."""
     store = visit.store
     id = _experience(visit)
     life = list(life_of(store, id))
@@ -124,17 +123,9 @@ def _keeps(visit: Visit, id: str, version: Version) -> int | None:
     return known[0].blame.keeps if known else None
 
 
-class ProblemEvidence(NamedTuple):
-    """The attempts at a problem that taught or confirmed an experience: how many were right, of how
-    many that have a reward."""
-
-    problem: str
-    right: int
-    of: int
-
-
-def _problems(life: list[ShownEvent]) -> list[ProblemEvidence]:
-    """Returns the evidence of a life, problem by problem. An attempt counts once, however many
+def _problems(life: list[ShownEvent]) -> list[tuple[str, int, int]]:
+    """Returns the evidence of a life, problem by problem: how many attempts at it were right, of
+    how many that have a reward. An attempt counts once, however many
     events name it: a change that is proposed, accepted and accepted again has one evidence."""
     rewards: dict[str, dict[tuple[str, int, int], float]] = {}
     for one in life:
@@ -146,7 +137,7 @@ def _problems(life: list[ShownEvent]) -> list[ProblemEvidence]:
             if reward is not None:
                 there[attempts.run, attempts.step, sample] = reward
     return [
-        ProblemEvidence(problem, sum(r >= 1 for r in there.values()), len(there))
+        (problem, sum(r >= 1 for r in there.values()), len(there))
         for problem, there in rewards.items()
     ]
 
@@ -179,7 +170,6 @@ def credit(visit: Visit) -> Response:
 
 
 def text(visit: Visit) -> Response:
-    """Answers with the whole text of one event, as plain text."""
     row = visit.number("event", 0, most=1 << 62)
     event = visit.store.events_at([row]).get(row)
     if event is None or event.experience != _experience(visit):

@@ -1,28 +1,46 @@
-"""The history: every version with its names, drawn as a graph and scrolled in windows; or those
-that a filter asks for."""
+"""The history: every version, drawn as a graph and scrolled in windows, or those that a filter asks
+for; a version and what it changed, and what is different between any two."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from tfgrpo.display.event_lines import events_of
 from tfgrpo.display.graph_layout import DrawnRow
-from tfgrpo.display.version_rows import StandingNames, change_counts, scores
+from tfgrpo.display.measured_merge import measured_lines
+from tfgrpo.display.version_rows import (
+    StandingNames,
+    change_counts,
+    left_in_place,
+    moves_of,
+    scores,
+    signature_lines,
+    signed,
+)
+from tfgrpo.runs.run_issues import issues
 from tfgrpo.runs.run_versions import gate_of
 from tfgrpo.store.history import log_filter
+from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.log_filter import parse_time, shortened, subject
-from tfgrpo.store.records import OPS, Version
+from tfgrpo.store.history.revisions import resolve_range
+from tfgrpo.store.records import OPS, Change, Version
 from tfgrpo.store.store import Store
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import DIGITS, BadForm, Route, Visit
+from tfgrpo.ui.pages.experience import attempts_of
+from tfgrpo.ui.shown_project import places
 
 WINDOW = 100
 """Versions in a window; `static/history.js` asks for one at a time."""
 PATIENCE = 0.5
 """Seconds for which a filter looks further before it shows what it has."""
 READ = 200
+EVENTS = 200
+CHANGES = 200
 FILTERS = ("in", "run", "experience", "op", "q", "author", "since", "until")
 
 
@@ -41,16 +59,15 @@ class ShownVersion(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Answers with a window of the whole history, or what fits a filter."""
     if any(visit.query(name) for name in FILTERS):
         return _filtered(visit)
     newest = visit.store.port.last_version()
     at = visit.store.resolve(visit.query("at")).number if visit.query("at") else None
     default = newest if at is None else min(newest, at + 10)
     start = visit.number("from", default, most=newest)
-    shown = _window(visit, start)
+    drawn = {row.number: row for row in visit.site.layout.rows(visit.store, start, WINDOW)}
     context: dict[str, Any] = {
-        "rows": shown,
+        "rows": _rows(visit, visit.store.port.versions_at(drawn)[::-1], drawn),
         "newest": newest,
         "start": start,
         "at": at,
@@ -59,15 +76,6 @@ def show(visit: Visit) -> Response:
     if visit.is_fragment:
         return visit.render("history_rows.html", **context)
     return visit.render("history.html", title="History", filtered=False, **context, **_form(visit))
-
-
-def _window(visit: Visit, start: int) -> list[ShownVersion]:
-    store = visit.store
-    drawn = {row.number: row for row in visit.site.layout.rows(store, start, WINDOW)}
-    names = StandingNames(store)
-    versions = store.port.versions_at(drawn)[::-1]
-    excerpts = _excerpts(store, versions)
-    return [_shown(visit, one, names, (excerpts, drawn[one.number])) for one in versions]
 
 
 def _excerpts(store: Store, versions: Sequence[Version]) -> dict[int, str]:
@@ -79,24 +87,26 @@ def _excerpts(store: Store, versions: Sequence[Version]) -> dict[int, str]:
     return {number: text for number, text in texts.items() if text}
 
 
-def _shown(
-    visit: Visit,
-    version: Version,
-    names: StandingNames,
-    beside: tuple[dict[int, str], DrawnRow | None],
-) -> ShownVersion:
-    (texts, drawn), gate = beside, gate_of(version)
-    words, excerpt = subject(visit.store, version), texts.get(version.number, "")
-    return ShownVersion(
-        version,
-        words,
-        "" if shortened(excerpt) in words else excerpt,
-        change_counts(visit.store, version),
-        names[version.number],
-        scores(visit.store, version),
-        None if gate is None else "accepted" if gate.is_accepted else "rejected",
-        drawn,
-    )
+def _rows(
+    visit: Visit, versions: Sequence[Version], drawn: Mapping[int, DrawnRow]
+) -> list[ShownVersion]:
+    store, rows = visit.store, []
+    names, excerpts = StandingNames(store), _excerpts(store, versions)
+    for one in versions:
+        words, excerpt, gate = subject(store, one), excerpts.get(one.number, ""), gate_of(one)
+        rows.append(
+            ShownVersion(
+                one,
+                words,
+                "" if shortened(excerpt) in words else excerpt,
+                change_counts(store, one),
+                names[one.number],
+                scores(store, one),
+                None if gate is None else "accepted" if gate.is_accepted else "rejected",
+                drawn.get(one.number),
+            )
+        )
+    return rows
 
 
 def _form(visit: Visit) -> dict[str, Any]:
@@ -126,7 +136,7 @@ def _filtered(visit: Visit) -> Response:
     )
     newest = store.port.last_version()
     start = visit.number("from", newest, most=newest)
-    names, fitting, last = StandingNames(store), list[Version](), start + 1
+    fitting, last = list[Version](), start + 1
     deadline = time.monotonic() + PATIENCE
     reached_end = True
     for version, fits in log_filter.marked(store, _downwards(visit, start), filter):
@@ -136,12 +146,11 @@ def _filtered(visit: Visit) -> Response:
         if len(fitting) == WINDOW or time.monotonic() > deadline:
             reached_end = False
             break
-    excerpts = _excerpts(store, fitting)
     return visit.render(
         "history.html",
         title="History",
         filtered=True,
-        rows=[_shown(visit, one, names, (excerpts, None)) for one in fitting],
+        rows=_rows(visit, fitting, {}),
         newest=newest,
         start=start,
         at=None,
@@ -166,4 +175,88 @@ def _downwards(visit: Visit, start: int) -> Iterator[Version]:
                 yield version
 
 
-ROUTES = (Route("/history", show),)
+def show_version(visit: Visit) -> Response:
+    store = visit.store
+    version = store.resolve(visit.path("revision"))
+    events = list(events_of(store, version))
+    start = visit.number("start", 0)
+    return visit.render(
+        "version.html",
+        title=f"Version {version.name}",
+        version=version,
+        signed=signed(store, version),
+        signatures=signature_lines(store, version),
+        subject=subject(store, version),
+        names=StandingNames(store)[version.number],
+        counts=change_counts(store, version),
+        events=[(one, attempts_of(one)) for one in events[start : start + EVENTS]],
+        found=len(events),
+        start=start,
+        events_a_page=EVENTS,
+        scores=scores(store, version),
+        moves=shown_moves(store, version, moves_of(store, version)),
+        left_in_place=left_in_place(version),
+        measured=measured_lines(store, version),
+        issues=issues(version),
+        size=len(store.library(version)),
+        newest=store.port.last_version(),
+    )
+
+
+def shown_moves(store: Store, version: Version, moves: Sequence[Move]) -> list[tuple[Move, str]]:
+    """Returns moves with their texts, as many as a page has."""
+    if not moves:
+        return []
+    texts = store.library(version).by_id
+    return [(one, texts[one.experience].text) for one in moves[:CHANGES]]
+
+
+class Meanwhile(NamedTuple):
+    """What others did between the version that a form was made from and where the branch stands."""
+
+    before: Version
+    after: Version
+    changes: Sequence[Change]
+    moves: Sequence[tuple[Move, str]]
+
+
+def meanwhile(store: Store, before: Version, after: Version) -> Meanwhile:
+    changes = tuple(store.diff(before, after))
+    return Meanwhile(before, after, changes, shown_moves(store, after, moves(store, before, after)))
+
+
+def diff(visit: Visit) -> Response:
+    store = visit.store
+    a, b = visit.query("a"), visit.query("b", "HEAD") or "HEAD"
+    if ".." in a:
+        low, after = resolve_range(store, a)
+        before = low or after
+    else:
+        after = store.resolve(b)
+        parent = after if after.parent is None else store.version(after.parent)
+        before = store.resolve(a) if a else parent
+    changes, moved = store.diff(before, after), moves(store, before, after)
+    start = visit.number("start", 0)
+    return visit.render(
+        "diff.html",
+        title=f"{before.name} → {after.name}",
+        a=a or before.name,
+        b=b if ".." not in a else after.name,
+        before=before,
+        after=after,
+        changes=changes[start : start + CHANGES],
+        found=len(changes),
+        start=start,
+        changes_a_page=CHANGES,
+        stays=visit.address(a=before.digest.hex()[:DIGITS], b=after.digest.hex()[:DIGITS]),
+        counts=Counter([*(change.op for change in changes), *("MOVE" for _ in moved)]),
+        moves=shown_moves(store, after, moved),
+        places=places(store),
+    )
+
+
+ROUTES = (
+    Route("/history", show),
+    Route("/version/{revision:path}", show_version),
+    Route("/diff", diff),
+)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from starlette.responses import Response
 
 from tfgrpo.display.version_rows import StandingNames, change_counts
 from tfgrpo.improvement.proposals import list_proposals
-from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.production.experiment import all_running
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
-from tfgrpo.store.records import Version
 from tfgrpo.ui.page_visit import Route, Visit
 from tfgrpo.ui.pages.production import SINCE, is_ready, report_of
 from tfgrpo.ui.shown_project import branches_of_people, has_traffic
@@ -23,35 +21,14 @@ RUNS = 5
 WEEK = 7 * 86_400 * 1_000_000
 
 
-class Branch(NamedTuple):
-    """A branch with the version that it stands at, and how many experiences that has."""
-
-    name: str
-    version: Version
-    size: int
-    protected: bool
-
-
-class Recent(NamedTuple):
-    """A version of late: what it is called, its counts, and the names that stand at it."""
-
-    version: Version
-    subject: str
-    counts: dict[str, int]
-    names: list[str]
-
-
 def show(visit: Visit) -> Response:
-    """Answers with the branches, the runs at work, what waits, and the last versions."""
     store = visit.store
     protected_branches = protected(store, "branch")
     branches = []
     for name, number in branches_of_people(visit).items():
         version = store.version(number)
-        branches.append(
-            Branch(name, version, len(store.library(version)), name in protected_branches)
-        )
-    branches.sort(key=lambda one: (one.name != store.head.branch, -one.version.time))
+        branches.append((name, version, len(store.library(version)), name in protected_branches))
+    branches.sort(key=lambda one: (one[0] != store.head.branch, -one[1].time))
     newest = store.port.last_version()
     names = StandingNames(store)
     since = time.time_ns() // 1000 - WEEK
@@ -64,15 +41,15 @@ def show(visit: Visit) -> Response:
         aside=len(store.branches()) - len(branches),
         runs=_runs(visit),
         waiting=list_proposals(store, "open")[::-1],
-        experiments=[one for one in experiments(store) if one.state == RUNNING],
+        experiments=all_running(store),
         recent=[
-            Recent(one, subject(store, one), change_counts(store, one), names[one.number])
+            (one, subject(store, one), change_counts(store, one), names[one.number])
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
         ][::-1],
         versions=newest + 1,
-        figures=report_of(visit, SINCE, since).versions
-        if has_traffic(visit) and not waits
-        else None,
+        figures=None
+        if waits or not has_traffic(visit)
+        else report_of(visit, SINCE, since).versions,
         waits=waits,
     )
 
@@ -80,8 +57,7 @@ def show(visit: Visit) -> Response:
 def _runs(visit: Visit) -> list[tuple[Run, str]]:
     runs = visit.store.runs
     states = [(run, runs.state(run)) for run in runs.listed()][::-1]
-    unfinished = [one for one in states if one[1] != "finished"]
-    return (unfinished + [one for one in states if one[1] == "finished"])[:RUNS]
+    return sorted(states, key=lambda one: one[1] == "finished")[:RUNS]
 
 
 ROUTES = (Route("/", show),)

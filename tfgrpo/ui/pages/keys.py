@@ -19,24 +19,19 @@ from tfgrpo.store.activity.key_ledger import (
 )
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import Route, Visit, as_number
 
 
 def show(visit: Visit, secret: str | None = None, refusal: TfgrpoError | None = None) -> Response:
-    """Answers with all keys that were not revoked; of those that have expired it says so."""
     path, rows = ledger_path(visit.store.file), []
     if os.path.isfile(path):
         with closing(open_ledger(path)) as ledger:
             spending = ledger.spent("")
-            rows = [
-                (key, spent_by(key, spending))
-                for key in ledger.virtual_keys()
-                if key.revoked is None
-            ]
-    status = 200 if refusal is None else 400
+            valid = (key for key in ledger.virtual_keys() if key.revoked is None)
+            rows = [(key, spent_by(key, spending)) for key in valid]
     return visit.render(
         "keys.html",
-        status,
+        200 if refusal is None else 400,
         title="Keys",
         rows=rows,
         secret=secret,
@@ -71,11 +66,10 @@ def issue(visit: Visit) -> Response:
 def revoke(visit: Visit) -> Response:
     """Revokes a key: the next request with it is refused. Another of its name, made since it was
     revoked, stays."""
-    name, number = visit.required("name", "the name of the key"), visit.field("number")
-    if not number.isdecimal() or not number.isascii() or len(number) > 9:
-        raise BadForm("the form does not say which key", hint="load the page anew")
+    name = visit.required("name", "the name of the key")
+    number = as_number("number", visit.required("number", "which key"), 0)
     with closing(open_ledger(ledger_path(visit.store.file))) as ledger:
-        ledger.revoke_key(name, time.time_ns() // 1000, int(number))
+        ledger.revoke_key(name, time.time_ns() // 1000, number)
     return visit.done("/keys", "The key is revoked")
 
 

@@ -1,10 +1,10 @@
-"""The library at a revision, and a person's operations on it."""
+"""The library at a revision, the prompt that it makes, and a person's operations on it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from starlette.responses import Response
 
@@ -12,7 +12,11 @@ from tfgrpo.display.library_figures import KnownExperience, credits_of, known_ex
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.hand_edits import add_texts, commit_by_hand, commit_edit, modified
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.markdown_edit import document, edited, rebased
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.request_placement import INTRODUCTION
+from tfgrpo.rendering.retrieve import is_whole, relevant, shown_in_training, trained_with
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
@@ -56,18 +60,30 @@ MORE: tuple[Column[Row], ...] = (
 """Columns of a file beside those of the page."""
 
 
-class Clash(NamedTuple):
-    """An experience that two people changed: what it says by now and what was written, each None
-    where it was deleted."""
+class PromptLine(NamedTuple):
+    """A line of the prompt: the experience, its place, label and text, and its tokens; None where
+    the text is not shown."""
 
-    id: str
+    place: int
     label: str
-    there: str | None
-    written: str | None
+    id: str
+    text: str
+    tokens: int | None
+
+
+PROMPT: tuple[Column[PromptLine], ...] = (
+    Column("place", "Place", lambda one: one.place),
+    Column("label", "Label", lambda one: one.label, False),
+    Column("id", "Experience", lambda one: one.id, False),
+    Column("text", "Text", lambda one: one.text, False),
+    Column("tokens", "Tokens", lambda one: one.tokens),
+)
+Clash: TypeAlias = tuple[str, str, str | None, str | None]
+"""An experience that two people changed: its id and label, what it says by now and what was
+written, each None where it was deleted."""
 
 
 def show(visit: Visit) -> Response:
-    """Answers with a library: searched, sorted, a page of it."""
     store, revision = visit.store, visit.query("at", "HEAD")
     version = store.resolve(revision)
     library = store.library(version)
@@ -153,7 +169,6 @@ def branch_of(visit: Visit, revision: str) -> str | None:
 
 
 def form(visit: Visit) -> Response:
-    """Answers with the form that changes or deletes one experience."""
     branch = visit.query("branch") or visit.store.head.branch or ""
     library = visit.store.library(visit.store.tip(branch))
     id = visit.store.experience_id(visit.query("experience"), library.version)
@@ -205,7 +220,6 @@ def change(visit: Visit) -> Response:
 
 
 def add(visit: Visit) -> Response:
-    """Records new experiences, one a line, or a text as the one that it is."""
     branch, reason = visit.required("branch", "the branch"), visit.required("reason", "why")
     whole = visit.text("text")
     texts = [whole] if whole else visit.text("texts").split("\n")
@@ -217,7 +231,6 @@ def add(visit: Visit) -> Response:
 
 
 def whole_form(visit: Visit) -> Response:
-    """Answers with the whole library as Markdown to edit, as `tfgrpo edit` has it."""
     branch = visit.query("branch") or visit.store.head.branch or ""
     library = visit.store.library(visit.store.tip(branch))
     return _whole_form(visit, branch, library, document(library))
@@ -276,12 +289,38 @@ def _clashes(library: Library, content: str, now: Library) -> list[Clash]:
         if there is None or there.text != before:
             written = before if operation.op == "KEEP" else operation.text
             label = now.label_of.get(id, id)
-            clashes.append(Clash(id, label, None if there is None else there.text, written))
+            clashes.append((id, label, None if there is None else there.text, written))
     return clashes
+
+
+def show_prompt(visit: Visit) -> Response:
+    version = visit.store.resolve(visit.query("at", "HEAD"))
+    whole = visit.store.library(version)
+    library = relevant(whole, "", None)  # of many examples the first, as a request about nothing
+    top_k = shown_in_training(trained_with(visit.store, version))
+    label = library.label_of
+    lines = []
+    for place, one in enumerate(library.readable, 1):
+        text = one_line(one.text)
+        known = one.text != HIDDEN
+        tokens = count_tokens(f"[{label[one.id]}] {text}\n") if known else None
+        lines.append(PromptLine(place, label[one.id], one.id, text, tokens))
+    prompt = f"{INTRODUCTION}\n{prompt_text(library)}" if lines else ""
+    return visit.render(
+        "prompt.html",
+        title=f"Prompt of {version.name}",
+        version=version,
+        is_part=not is_whole(whole, top_k),
+        stays=visit.address(at=version.digest.hex()[:DIGITS]),
+        prompt=prompt,
+        tokens=count_tokens(prompt) if all(one.tokens is not None for one in lines) else None,
+        lines=table(visit, lines, PROMPT, "prompt"),
+    )
 
 
 ROUTES = (
     Route("/library", show),
+    Route("/library/prompt", show_prompt),
     Route("/library/change", form),
     Route("/library/change", change, "POST"),
     Route("/library/add", add, "POST"),

@@ -131,18 +131,11 @@ def _page(
     status: int = 200,
 ) -> Response:
     moves = set(moved(ids_of(library), order))
-    places = {id: place for place, id in enumerate(order)}
-    near = places[at[1]] if at else visit.number("from", 0, most=max(0, len(order) - 1))
+    near = order.index(at[1]) if at else visit.number("from", 0, most=max(0, len(order) - 1))
     start = near // ROWS * ROWS
     rows = [
-        Row(
-            library.by_id[id],
-            library.label_of[id],
-            id in moves,
-            places[id] == 0,
-            places[id] == len(order) - 1,
-        )
-        for id in order[start : start + ROWS]
+        Row(library.by_id[id], library.label_of[id], id in moves, n == 0, n == len(order) - 1)
+        for n, id in enumerate(order[start : start + ROWS], start)
     ]
     written = _written([int(library.label_of[id][1:]) for id in order])
 

@@ -57,22 +57,19 @@ def _page(visit: Visit, words: Words, a: str, b: str, trial: Trial | None = None
 
 
 def _problem(visit: Visit, id: str) -> str:
-    """Returns what a problem of a run's step asks."""
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
+    visit.require_content()
     run = visit.store.runs.get(visit.query("run"))
     attempts = run_attempts(visit.store, run, step=visit.number("step", 1)).of(problem=id)
     if not attempts.attempts:
         raise UnknownRevision(f"{attempts.title} has no attempt at {id[:80]!r}")
-    data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
-    return replace(attempts, known=data.known).text(attempts.attempts[0]).question
+    known, _ = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
+    return replace(attempts, known=known).text(attempts.attempts[0]).question
 
 
 def _words_of(visit: Visit, id: str) -> Words:
     """Returns the words of a call as it was asked: what the user said last is the prompt, and what
     both said before goes along. Tools are left out: nobody answers their calls here."""
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
+    visit.require_content()
     with traffic_of(visit) as traffic:
         content = None if traffic is None else traffic.content(traffic.call(id).id)
     turns = None if content is None else turns_of(parsed(content.request))
@@ -128,7 +125,6 @@ def _trial(visit: Visit) -> Trial:
 
 
 def answers(visit: Visit) -> Response:
-    """Answers with a trial as far as it is answered."""
     trial = _trial(visit)
     first, second = (one.version or NONE for one in trial.sides)
     return _page(visit, trial.words, first, second, trial)

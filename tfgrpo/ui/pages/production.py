@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement import collection
+from tfgrpo.improvement.proposal_candidates import start_trial
+from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.by_day import (
     NEARLY,
     Bounds,
     DayFigures,
-    MonthSpending,
     ProductionReport,
     Rollout,
     bounds,
@@ -29,8 +30,22 @@ from tfgrpo.production.by_day import (
     rollouts,
     set_bounds,
 )
-from tfgrpo.production.experiment import RUNNING, Experiment, experiments
+from tfgrpo.production.experiment import (
+    GUARDS,
+    MEASURES,
+    RUNNING,
+    UNITS,
+    Experiment,
+    ExperimentPlan,
+    change_share,
+    experiment,
+    experiments,
+    promote,
+    roll_back,
+    stop,
+)
 from tfgrpo.production.experiment_evidence import Evidence, evidence
+from tfgrpo.production.promotions import losses_in_words, losses_of
 from tfgrpo.production.rollback import (
     DecidedMove,
     before_that,
@@ -44,16 +59,23 @@ from tfgrpo.store.activity.traffic_figures import NO_LIBRARY, LiveFigures
 from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
-from tfgrpo.store.records import Version
+from tfgrpo.store.records import Json
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
-from tfgrpo.ui.page_visit import Route, Visit, status_of
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, status_of
+from tfgrpo.ui.pages.history import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.pages.review import seen_in
-from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
-from tfgrpo.ui.shown_project import branches_of_people, number_in, project_of, traffic_of
+from tfgrpo.ui.shown_project import (
+    branches_of_people,
+    has_traffic,
+    number_in,
+    project_of,
+    traffic_of,
+)
 from tfgrpo.ui.sortable_tables import Column, table
 from tfgrpo.ui.visitor_sessions import Act
-from tfgrpo.wording import plural, typed
+from tfgrpo.wording import percent, plural, typed
 
+METRICS = ("score", *MEASURES)
 SINCE = "7d"
 CALLS = 10
 ENDED = 10
@@ -68,6 +90,7 @@ DRAWN = 60
 ALERTS = 2
 """The last days that are held against the bounds."""
 
+T = TypeVar("T")
 Words: TypeAlias = Callable[[float], str]
 VERSIONS: tuple[Column[LiveFigures], ...] = (
     Column("name", "Library and version", lambda one: one.name, False),
@@ -124,14 +147,6 @@ BY_VERSION = (
 )
 
 
-class StandingBranch(NamedTuple):
-    """A branch, the version that it stands at, and since when (microseconds since 1970)."""
-
-    name: str
-    version: Version
-    since: int
-
-
 def show(
     visit: Visit, refusal: TfgrpoError | None = None, about: Experiment | None = None
 ) -> Response:
@@ -149,9 +164,11 @@ def show(
     branches = branches_of_people(visit)
     moves = rollouts(visit.store, branches, start)
     limits, seen = bounds(visit.store)
-    spent = None if limits.month is None or report is None else _spent(visit, month_began(now))
     alerts = {f"{one.day}": crossed(one, limits) for one in report.days[:ALERTS]} if report else {}
-    if spent is not None and limits.month is not None:
+    spent = None
+    if report is not None and limits.month is not None:
+        began = month_began(now)
+        spent = _summed(visit, ("month", began), month_spending, began)
         alerts = {spent.month: budget_alert(spent, limits.month)} | alerts
     return visit.render(
         "production.html",
@@ -178,7 +195,7 @@ def show(
         experiments=_experiments(visit),
         decisions=_decisions(visit),
         branches=[
-            StandingBranch(name, visit.store.version(n), in_force_since(visit.store, name))
+            (name, visit.store.version(n), in_force_since(visit.store, name))
             for name, n in branches.items()
         ],
     )
@@ -186,24 +203,20 @@ def show(
 
 def report_of(visit: Visit, since: str, start: int) -> ProductionReport:
     """Returns the figures of calls since then, some seconds old at most, unless nobody asked."""
-    path, prices = traffic_path(visit.store.file), project_of(visit).table("prices")
-    return visit.site.memory.fresh(
-        ("production", since), REMEMBERED, lambda: production_report(path, start, prices)
-    )
+    return _summed(visit, ("production", since), production_report, start)
 
 
-def _spent(visit: Visit, began: int) -> MonthSpending:
+def _summed(
+    visit: Visit, key: tuple[str, Hashable], add_up: Callable[[str, int, Json], T], start: int
+) -> T:
     path, prices = traffic_path(visit.store.file), project_of(visit).table("prices")
-    return visit.site.memory.fresh(
-        ("month", began), REMEMBERED, lambda: month_spending(path, began, prices)
-    )
+    return visit.site.memory.fresh(key, REMEMBERED, lambda: add_up(path, start, prices))
 
 
 def is_ready(visit: Visit) -> bool:
     """Returns whether the usual figures of calls are there at once: added up before, or quickly."""
-    path = traffic_path(visit.store.file)
-    small = not os.path.isfile(path) or os.path.getsize(path) < SMALL
-    return small or visit.site.memory.has(("production", SINCE))
+    is_small = not has_traffic(visit) or os.path.getsize(traffic_path(visit.store.file)) < SMALL
+    return is_small or visit.site.memory.has(("production", SINCE))
 
 
 def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout], limits: Bounds) -> list[Chart]:
@@ -269,7 +282,6 @@ def _charts(
 
 
 def bound(visit: Visit) -> Response:
-    """Sets from where on a day's figures are an alert. What is refused is still in the form."""
     before = bounds(visit.store)[0]
     try:
         values = {name: number_in(visit.field(name).strip()) for name in Bounds._fields}
@@ -279,10 +291,8 @@ def bound(visit: Visit) -> Response:
         set_bounds(visit.store, Bounds(**values), seen=seen)
     except TfgrpoError as refusal:
         return show(visit, refusal)
-    fields = [
-        (name, typed(value, 100 if name == "errors" else 1))
-        for name, value in before._asdict().items()
-    ]
+    were = before._asdict().items()
+    fields = [(name, typed(value, 100 if name == "errors" else 1)) for name, value in were]
     undo = Act("/production/bounds", (("seen", str(seen + 1)), *fields))
     return visit.done("/production#alerts", "The bounds are set", undo)
 
@@ -294,21 +304,18 @@ def _decisions(visit: Visit) -> list[tuple[Decision, DecidedMove]]:
 
 def _experiments(visit: Visit) -> list[tuple[Experiment, Evidence | None]]:
     """Returns experiments with what they have found; None where no traffic is on record."""
-    newest_first = experiments(visit.store)[::-1]
+    newest_first, has_calls = experiments(visit.store)[::-1], has_traffic(visit)
     chosen = [one for one in newest_first if one.state == RUNNING]
     chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]
-    if not os.path.isfile(traffic_path(visit.store.file)):
-        return [(one, None) for one in chosen]
 
     def evidence_of(one: Experiment) -> Evidence:
         key = ("evidence", one.id)
         return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
-    return [(one, evidence_of(one)) for one in chosen]
+    return [(one, evidence_of(one) if has_calls else None) for one in chosen]
 
 
 def way_back(visit: Visit, since: Meanwhile | None = None) -> Response:
-    """Answers with where a branch would go back to, and what that changes."""
     store, branch = visit.store, visit.field("branch") or visit.query("branch")
     tip, revision = store.tip(branch), visit.field("to") or visit.query("to")
     to, refusal = None, ""
@@ -369,10 +376,112 @@ def collect(visit: Visit) -> Response:
     )
 
 
+def new(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
+    store, branch = visit.store, visit.field("branch") or visit.query("branch")
+    tip = store.tip(branch)
+    offered = [
+        (f"v{n}", name)
+        for name, n in branches_of_people(visit).items()
+        if name != branch and n != tip.number
+    ]
+    offered += [(one.id, f"proposed: {one.summary}") for one in list_proposals(store, "open")]
+    with traffic_of(visit) as traffic:
+        labels = [] if traffic is None else [label for label in traffic.score_ranges() if label]
+    return visit.render(
+        "experiment.html",
+        200 if refusal is None else status_of(refusal),
+        title=f"Try another version on {branch}",
+        branch=branch,
+        tip=tip,
+        offered=offered,
+        metrics=[*METRICS, *(f"score:{label}" for label in labels)],
+        units=UNITS,
+        refusal=refusal,
+    )
+
+
+def begin(visit: Visit) -> Response:
+    store, branch = visit.store, visit.required("branch", "the branch")
+    onto = visit.required("onto", "what the form was made from")
+    try:
+        name = visit.required("name", "the name")
+        candidate = visit.field("other").strip() or visit.required("candidate", "the candidate")
+        metric, unit = visit.field("metric", "score"), visit.field("unit", "subject")
+        guards = tuple(guard for guard in GUARDS if guard[0] != metric)
+        plan = ExperimentPlan(metric, guards, unit, bool(visit.field("auto")))
+        why = visit.required("why", "why")
+        with store.port.transaction():
+            if store.tip(branch).name != onto:
+                raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
+            begun = start_trial(store, name, (branch, candidate), _share(visit), plan, why=why)
+    except TfgrpoError as refusal:
+        return new(visit, refusal)
+    lost, words = losses_of(store, begun), f"Experiment {name} runs"
+    if lost:
+        words += f". A promotion would take {losses_in_words(lost)} from {branch}"
+    return visit.done("/production", words, _act(begun, "stop"))
+
+
+def decide(visit: Visit) -> Response:
+    """Changes the share of an experiment or ends it. Where that is refused, or somebody did since
+    the page was made, nothing is recorded, and what was written is still in the form."""
+    store, name = visit.store, visit.path("name")
+    experiment(store, name)
+    try:
+        with store.port.transaction():
+            answer = _decided(visit, experiment(store, name))
+    except TfgrpoError as refusal:
+        return show(visit, refusal, experiment(store, name))
+    if visit.field("act") != "share":
+        write_library(store)
+    return answer
+
+
+def _decided(visit: Visit, running: Experiment) -> Response:
+    store, act = visit.store, visit.field("act")
+    if visit.required("seen", "what the form was made from") != _state(running):
+        raise StaleVersion(
+            f"somebody has decided about {running.name} meanwhile: it is {running.state}"
+        )
+    acts: dict[str, Any] = {"promote": promote, "rollback": roll_back, "stop": stop}
+    why = visit.required("why", "why")
+    if act == "share":
+        after = change_share(store, running.name, _share(visit), why=why)
+        words = f"{percent(after.share)} get the candidate of {after.name}"
+        return visit.done("/production", words, _act(after, "share", typed(running.share, 100)))
+    if act not in acts:
+        raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
+    after = acts[act](store, running.name, why=why)
+    words = f"Experiment {after.name} is {after.state}"
+    if act == "promote":
+        return visit.done("/production", words, _act(after, "rollback"))
+    return visit.done("/production", f"{words}. That is final: another begins under a new name.")
+
+
+def _act(one: Experiment, act: str, share: str = "") -> Act:
+    why = "taken back"
+    fields = (("seen", _state(one)), ("act", act), ("share", share), ("why", why))
+    return Act(f"/experiment/{one.name}", fields)
+
+
+def _state(one: Experiment) -> str:
+    return f"{one.state} {one.share}"
+
+
+def _share(visit: Visit) -> float:
+    share = number_in(visit.field("share").strip().removesuffix("%").strip())
+    if share is None or not 0 <= share <= 100:
+        raise BadForm("a share is a number of percent", hint="from 0 to 100")
+    return share / 100
+
+
 ROUTES = (
     Route("/production", show),
     Route("/production/bounds", bound, "POST"),
     Route("/production/collect", collect, "POST"),
     Route("/rollback", way_back),
     Route("/rollback", go_back, "POST"),
+    Route("/experiment/new", new),
+    Route("/experiment/new", begin, "POST"),
+    Route("/experiment/{name}", decide, "POST"),
 )

@@ -1,15 +1,19 @@
-"""The queue of proposals: one at a time, with its evidence and effect, decided by a key."""
+"""The queue of proposals: one at a time, with its evidence and effect, decided by a key; and what
+takes a decision or another act back. Where later versions changed what it brought, each conflict is
+decided in the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions, withdraw
+from tfgrpo.improvement.proposal_reopening import conflicts_of as conflicts_after
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
@@ -22,9 +26,11 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
+from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import Evidence, read_evidence
-from tfgrpo.ui.page_visit import BadForm, Route, Visit
+from tfgrpo.ui.page_visit import BadForm, Route, Visit, as_number
 from tfgrpo.ui.pages.combine import resolution, status_with_conflicts
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
@@ -37,31 +43,29 @@ def show(visit: Visit) -> Response:
     """Answers with the proposal at the head of the queue, the oldest first, or the one asked for.
 
     `skipped` are the ids that were put off in this round."""
-    everything = list_proposals(visit.store)
-    waiting = [one for one in reversed(everything) if one.state == "open"]
-    skipped = [id for id in visit.query("skipped").split(",") if id]
-    left = [one for one in waiting if one.id not in skipped]
-    current = left[0] if left else None
+    skipped = _skipped(visit)
+    current: Proposal | None
     if visit.query("id"):
         current = get_proposal(visit.store, visit.query("id"))
-    return show_proposal(visit, current, everything, skipped)
+    else:
+        waiting = reversed(list_proposals(visit.store, "open"))
+        current = next((one for one in waiting if one.id not in skipped), None)
+    return show_proposal(visit, current)
+
+
+def _skipped(visit: Visit) -> list[str]:
+    return [id for id in visit.field("skipped", visit.query("skipped")).split(",") if id]
 
 
 def show_proposal(
     visit: Visit,
     current: Proposal | None,
-    everything: list[Proposal] | None = None,
-    skipped: list[str] | None = None,
     *,
     conflicts: Sequence[Conflict] = (),
     refusal: TfgrpoError | None = None,
 ) -> Response:
-    """Answers with a proposal, above it what stands against what was just decided."""
-    if everything is None:
-        everything = list_proposals(visit.store)
+    everything, skipped = list_proposals(visit.store), _skipped(visit)
     waiting = [one for one in reversed(everything) if one.state == "open"]
-    if skipped is None:
-        skipped = [id for id in visit.field("skipped").split(",") if id]
     decided = sorted(
         (one for one in everything if len(one.waiting) < len(one.changes)),
         key=lambda one: -one.time,
@@ -103,32 +107,27 @@ def _playground(visit: Visit, proposal: Proposal, evidence: list[Evidence]) -> s
     return f"/playground?{urlencode(query)}"
 
 
-class ProposalFact(NamedTuple):
-    """What else is known of a proposal: a title, its words, and the page that lists it, if any."""
-
-    title: str
-    words: str
-    address: str | None = None
-
-
+Fact: TypeAlias = tuple[str, str, str | None]
+"""What else is known of a proposal: a title, its words, and the page that lists it, if any."""
 TITLES = {"model": "Model", "dataset": "Scored on"}
 
 
-def _facts(visit: Visit, proposal: Proposal) -> list[ProposalFact]:
+def _facts(visit: Visit, proposal: Proposal) -> list[Fact]:
     """Returns what a proposal's details say, as the page lists it. Links lead only to runs that
     are here: a proposal may come from another clone."""
     details = dict(proposal.details)
-    run = details.pop("run", None)
+    run, problems = details.pop("run", None), details.pop("problems", None)
     is_here = run is not None and visit.has_run(str(run))
-    facts = [] if run is None else [_run_fact("Run", str(run), f"/run/{run}", is_here)]
-    problems = details.pop("problems", None)
     parts = {name: details.pop(name, None) for name in PARTS.values()}
+    facts: list[Fact] = []
+    if run is not None:
+        facts.append(("Run", str(run), quote(f"/run/{run}") if is_here else None))
     if isinstance(problems, int):
-        title, words = _problems(problems, parts)
-        facts.append(_run_fact(title, words, f"/attempts/{run}", is_here))
+        at = quote(f"/attempts/{run}") if is_here else None
+        facts.append((*_problems(problems, parts), at))
     for name, value in details.items():
         title = TITLES.get(name, name[:1].upper() + name[1:].replace("_", " "))
-        facts.append(ProposalFact(title, str(value)))
+        facts.append((title, str(value), None))
     return facts
 
 
@@ -139,15 +138,8 @@ def _problems(count: int, parts: dict[str, Any]) -> tuple[str, str]:
     learned, gate, held = parts["learned_from"], parts["gate"], parts["held_out"]
     if learned is None:
         return "Problems", collected
-    others = [f"{gate} for the gate"] if gate else []
-    others += [f"{held} held out"] if held else []
-    return "Learned from", f"{learned} of {collected}" + (
-        f" ({', '.join(others)})" if others else ""
-    )
-
-
-def _run_fact(title: str, words: str, address: str, is_here: bool) -> ProposalFact:
-    return ProposalFact(title, words, quote(address) if is_here else None)
+    others = [f"{gate} for the gate"] * bool(gate) + [f"{held} held out"] * bool(held)
+    return "Learned from", f"{learned} of {collected}" + f" ({', '.join(others)})" * bool(others)
 
 
 def tip_of(visit: Visit, proposal: Proposal) -> str | None:
@@ -168,7 +160,12 @@ def decide(visit: Visit) -> Response:
     try:
         if act not in ("accept", "reject"):
             raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
-        what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, take)
+        if act == "reject":
+            why = visit.required("why", "why it is turned down")
+            down = dict.fromkeys([one.experience for one in proposal.waiting], why)
+            what = Review(reject=down, seen=seen_in(visit))
+        else:
+            what = _chosen(visit, proposal, take)
         done = review(store, proposal.id, what)
     except MergeConflict as refusal:
         return show_proposal(visit, proposal, conflicts=refusal.conflicts)
@@ -187,39 +184,26 @@ def _in_conflict(visit: Visit, proposal: Proposal) -> Sequence[Conflict]:
     is_here = tip_of(visit, proposal) is not None
     if proposal.state != "open" or not is_here or resolution(visit) is None:
         return ()
-    taken = [one for one in proposal.waiting if _choice(visit, one) == "accept"]
+    waiting = proposal.waiting
+    taken = [one for one in waiting if visit.field(f"do-{one.experience}", "accept") == "accept"]
     edits = {one.experience: text for one in taken if (text := _other_words(visit, one))}
     what = Review([one.experience for one in taken], edits=edits)
     return conflicts_of(visit.store, proposal, what)
 
 
 def _outcome(done: Proposal, what: Review) -> str:
-    parts = []
-    if what.accept:
-        parts.append(
-            f"{plural(len(what.accept), 'change')} accepted: {done.target} is now at {done.version}"
-        )
-    if what.reject:
-        reasons = "; ".join(dict.fromkeys(what.reject.values()))
-        parts.append(f"{plural(len(what.reject), 'change')} turned down: {reasons}")
-    if done.waiting:
-        parts.append(f"{plural(len(done.waiting), 'change')} still open")
-    return f"Proposal {done.id}: " + "; ".join(parts)
+    parts = (
+        (what.accept, f"accepted: {done.target} is now at {done.version}"),
+        (what.reject, f"turned down: {'; '.join(dict.fromkeys(what.reject.values()))}"),
+        (done.waiting, "still open"),
+    )
+    words = [f"{plural(len(some), 'change')} {became}" for some, became in parts if some]
+    return f"Proposal {done.id}: {'; '.join(words)}"
 
 
 def seen_in(visit: Visit) -> int:
     """Returns how many decisions about the proposal there were when the form was made."""
-    seen = visit.required("seen", "what the form was made from")
-    if not seen.isdecimal() or not seen.isascii() or len(seen) > 9:
-        raise BadForm("the form does not say what it was made from", hint="load the page anew")
-    return int(seen)
-
-
-def _all_down(visit: Visit, proposal: Proposal) -> Review:
-    why = visit.required("why", "why it is turned down")
-    return Review(
-        reject=dict.fromkeys([one.experience for one in proposal.waiting], why), seen=seen_in(visit)
-    )
+    return as_number("seen", visit.required("seen", "what the form was made from"), 0)
 
 
 def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
@@ -230,7 +214,7 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
     edits: dict[str, str] = {}
     for one in proposal.waiting:
         id = one.experience
-        choice, text = _choice(visit, one), _other_words(visit, one)
+        choice, text = visit.field(f"do-{id}", "accept"), _other_words(visit, one)
         if text and choice != "accept":
             raise BadForm(
                 f"{one.label} has other words, and is not accepted",
@@ -255,10 +239,6 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
     return Review(accepted, down, edits, why, take, seen_in(visit))
 
 
-def _choice(visit: Visit, change: ProposedChange) -> str:
-    return visit.field(f"do-{change.experience}", "accept")
-
-
 def _other_words(visit: Visit, change: ProposedChange) -> str | None:
     """Returns the words of the form for a change; None where they are those of the proposal."""
     text = visit.text(f"text-{change.experience}", change.after or "")
@@ -268,50 +248,102 @@ def _other_words(visit: Visit, change: ProposedChange) -> str | None:
 
 
 def say(visit: Visit) -> Response:
-    """Records a comment on a proposal or on one of its changes."""
-    proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
-    try:
+
+    def record(id: str) -> tuple[Decision, str]:
         visit.required("comment", "the comment")
         words, on = visit.text("comment").strip(), visit.field("on") or None
-        spoken = comment(visit.store, proposal.id, words, on)
-    except TfgrpoError as refusal:
-        return show_proposal(visit, proposal, refusal=refusal)
-    return _discussed(visit, spoken, "Your comment is recorded")
+        return comment(visit.store, id, words, on), "Your comment is recorded"
+
+    return _discussed(visit, record)
 
 
 def ask_for(visit: Visit) -> Response:
-    """Records that somebody is asked to look at a proposal."""
+
+    def record(id: str) -> tuple[Decision, str]:
+        name = visit.required("name", "who is asked")
+        return ask(visit.store, id, name), f"{name} is asked to look"
+
+    return _discussed(visit, record)
+
+
+def _discussed(visit: Visit, record: Callable[[str], tuple[Decision, str]]) -> Response:
     proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
     try:
-        name = visit.required("name", "who is asked")
-        spoken = ask(visit.store, proposal.id, name)
+        spoken, words = record(proposal.id)
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    return _discussed(visit, spoken, f"{name} is asked to look")
-
-
-def _discussed(visit: Visit, spoken: Decision, words: str) -> Response:
     undo = Act("/review/withdraw", (("id", spoken.subject), ("said", spoken.id)))
     return visit.done(f"/review?id={quote(spoken.subject)}#discussion", words, undo)
 
 
 def take_words_back(visit: Visit) -> Response:
-    """Takes a comment or a question back."""
     proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
     try:
         spoken = withdraw(visit.store, proposal.id, visit.required("said", "what was said"))
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    fields = [("id", proposal.id)]
-    if name := spoken.content.get("asks"):
-        words, again = f"{name} is asked no more", Act("/review/ask", (*fields, ("name", name)))
+    content, id = spoken.content, ("id", proposal.id)
+    if name := content.get("asks"):
+        words, again = f"{name} is asked no more", Act("/review/ask", (id, ("name", name)))
     else:
-        fields += [
-            ("comment", spoken.content["comment"]),
-            ("on", spoken.content["experience"] or ""),
-        ]
-        words, again = "Your comment is taken back", Act("/review/comment", tuple(fields))
+        fields = (id, ("comment", content["comment"]), ("on", content["experience"] or ""))
+        words, again = "Your comment is taken back", Act("/review/comment", fields)
     return visit.done(f"/review?id={quote(proposal.id)}#discussion", words, again)
+
+
+def undo(visit: Visit) -> Response:
+    """Takes a decision back. A side that was chosen counts only where the target still stands where
+    it stood when it was shown."""
+    store = visit.store
+    proposal = get_proposal(store, visit.required("id", "the proposal"))
+    onto = tip_of(visit, proposal)
+    resolve = resolution(visit) if visit.field("onto") == onto else None
+    why, seen = visit.field("why").strip() or None, seen_in(visit)
+    try:
+        reopen(store, proposal.id, why=why, resolve=resolve, seen=seen)
+    except MergeConflict as refusal:
+        return _to_be_decided(visit, proposal, refusal.conflicts)
+    except TfgrpoError as refusal:
+        conflicts = conflicts_after(store, proposal) if resolution(visit) is not None else ()
+        if conflicts:
+            return _to_be_decided(visit, proposal, conflicts, refusal)
+        return show_proposal(visit, proposal, refusal=refusal)
+    write_library(store)
+    return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
+
+
+def _to_be_decided(
+    visit: Visit,
+    proposal: Proposal,
+    conflicts: Sequence[Conflict],
+    refusal: TfgrpoError | None = None,
+) -> Response:
+    return visit.render(
+        "undo.html",
+        status_with_conflicts(refusal),
+        title=f"Undo {proposal.id}",
+        proposal=proposal,
+        onto=tip_of(visit, proposal),
+        conflicts=conflicts,
+        refusal=refusal,
+    )
+
+
+def take_back(visit: Visit) -> Response:
+    """Takes one operation back, unless what it moved has moved since: then the page where it was
+    says so."""
+    back, number = visit.field("back"), seen_in(visit)
+    path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
+    try:
+        moves = name_moves.take_back(visit.store, number)
+    except TfgrpoError as refusal:
+        return visit.done(path, f"{refusal}. Nothing was taken back.", is_refusal=True)
+    write_library(visit.store)
+    of_branches = [move for move in moves if move.name.startswith(BRANCH)]
+    names = [(move.name.removeprefix(BRANCH), move.version) for move in of_branches]
+    words = ", ".join(f"{name} was at v{version}" for name, version in names)
+    undo = visit.moved(names[0][0], of_branches[0].previous, path) if names else None
+    return visit.done(path, f"Taken back: {words}", undo)
 
 
 ROUTES = (
@@ -320,4 +352,6 @@ ROUTES = (
     Route("/review/comment", say, "POST"),
     Route("/review/ask", ask_for, "POST"),
     Route("/review/withdraw", take_words_back, "POST"),
+    Route("/review/undo", undo, "POST"),
+    Route("/undo", take_back, "POST"),
 )

@@ -1,14 +1,17 @@
-"""Runs: the list of them, and one as it goes, live, with its dynamics, its stop and its resume."""
+"""Runs: the list of them; one as it goes, live, with its dynamics, its stop and its resume; and two
+side by side."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT
+from typing import TypeAlias
 
 from starlette.responses import Response, StreamingResponse
 
@@ -17,7 +20,7 @@ from tfgrpo.evaluation.scores import score_curves
 from tfgrpo.learn.measure import OnProbation
 from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.run_issues import nothing_learned
-from tfgrpo.runs.run_record import Candidate, ListedRun, listed_runs, run_record
+from tfgrpo.runs.run_record import Candidate, ListedRun, lessons, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, StepFigures, run_figures
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store import child_processes
@@ -25,11 +28,12 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.address import is_address, project_root, with_password
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.store import Store
-from tfgrpo.ui.charts import CurvePoint, chart, run_charts
+from tfgrpo.ui.charts import CurvePoint, chart, on_one_scale, run_charts
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.page_visit import Route, Visit, event
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, Table, table, unsorted
+from tfgrpo.ui.template_environment import in_words
 from tfgrpo.ui.watched_runs import watched
 from tfgrpo.ui.without_content import opened
 from tfgrpo.wording import plural
@@ -141,7 +145,6 @@ CANDIDATES_MORE: tuple[Column[Candidate], ...] = (
 
 
 def tokens(step: StepFigures) -> int:
-    """Returns the tokens that a step has spent, in and out."""
     return step.spent.usage.prompt_tokens + step.spent.usage.completion_tokens
 
 
@@ -156,13 +159,11 @@ def _gated(steps: Table[StepFigures]) -> Table[StepFigures]:
 
 
 def listed(visit: Visit) -> Response:
-    """Answers with every run, newest first."""
     runs = listed_runs(visit.store, removed=visit.query("removed") == "yes")[::-1]
     return visit.render("runs.html", title="Runs", runs=table(visit, runs, COLUMNS, "runs"))
 
 
 def show(visit: Visit) -> Response:
-    """Answers with one run: where it is, what its steps came to, what it was made with."""
     store = visit.store
     run = store.runs.get(visit.path("run"))
     figures = run_figures(store, run, project_of(visit).table("prices"))
@@ -170,15 +171,14 @@ def show(visit: Visit) -> Response:
     steps, tried = figures.steps[::-1], _candidates(visit.site.memory, store, figures)
     shown = table(visit, steps, STEPS, "steps", STEPS_MORE)
     candidates = table(visit, tried, CANDIDATES, "candidates", CANDIDATES_MORE)
-    base = store.version(run.base)
     curves = [
         chart(
             f"{curve.dataset}, {plural(curve.samples, 'sample')} a problem",
             [CurvePoint(p.version.name, *p.mean) for p in curve.points],
-            lambda value: f"{value:.2f}",
+            "{:.2f}".format,
             1.0,
         )
-        for curve in score_curves(store, [base, *versions_of(store, run)])
+        for curve in score_curves(store, [store.version(run.base), *versions_of(store, run)])
     ]
     return visit.render(
         "run.html",
@@ -219,8 +219,7 @@ async def follow(visit: Visit) -> Response:
             candidates=unsorted(_candidates(memory, store, figures), CANDIDATES),
         )
 
-    prices = project_of(visit).table("prices")
-    settings = visit.site.settings
+    prices, settings = project_of(visit).table("prices"), visit.site.settings
     opening = partial(opened, settings.store, content=settings.content)
     watch = watched(visit.site.watched, opening, run.name, prices, part)
 
@@ -233,21 +232,86 @@ async def follow(visit: Visit) -> Response:
 
 
 def stop(visit: Visit) -> Response:
-    """Asks a run that is at work to stop."""
     run = visit.store.runs.get(visit.path("run"))
     ask_to_stop(visit.store, run, visit.who)
     return visit.done(f"/run/{run.name}", "The run was asked to stop: it records what is in flight")
 
 
 def resume(visit: Visit) -> Response:
-    """Begins a process that goes on with a run."""
     run = visit.store.runs.get(visit.path("run"))
     go_on(visit.store, run, visit.who)
     return visit.done(f"/run/{run.name}", "The run goes on in a process of its own")
 
 
+StepOfBoth: TypeAlias = tuple[int, StepFigures | None, StepFigures | None]
+"""A step, counted from 1, of both runs; None of one that has no such step."""
+
+
+def _both_columns(a: str, b: str) -> tuple[Column[StepOfBoth], ...]:
+    def both(
+        name: str, words: str, pick: Callable[[StepFigures], float | None]
+    ) -> tuple[Column[StepOfBoth], ...]:
+        def of(step: StepFigures | None) -> float | None:
+            return pick(step) if step else None
+
+        return (
+            Column(f"{name}_a", f"{words} of {a}", lambda one: of(one[1])),
+            Column(f"{name}_b", f"of {b}", lambda one: of(one[2])),
+        )
+
+    return (
+        Column("step", "Step", lambda one: one[0]),
+        *both("reward", "Reward", lambda step: step.reward and step.reward.mean),
+        *both("library", "Library", lambda step: step.library),
+        *both("dollars", "Cost", lambda step: step.spent.dollars),
+    )
+
+
+def compare(visit: Visit) -> Response:
+    """Answers with two runs, or with the form that chooses them."""
+    store = visit.store
+    names = [run.name for run in store.runs.listed()][::-1]
+    chosen = [visit.query("a") or (names[1] if len(names) > 1 else ""), visit.query("b")]
+    chosen[1] = chosen[1] or (names[0] if names else "")
+    if not all(chosen):
+        return visit.render("compare_runs.html", title="Compare runs", names=names, a="", b="")
+    first, second = (store.runs.get(name) for name in chosen)
+    prices = project_of(visit).table("prices")
+    figures = [run_figures(store, run, prices) for run in (first, second)]
+    before, after = (run_record(store, run).settings for run in (first, second))
+    settings = [
+        (name, before.get(name), after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    setting_columns: tuple[Column[tuple[str, object, object]], ...] = (
+        Column("setting", "Setting", lambda one: one[0], False),
+        Column("a", first.name, lambda one: in_words(one[1]), False),
+        Column("b", second.name, lambda one: in_words(one[2]), False),
+    )
+    both = zip_longest(figures[0].steps, figures[1].steps)
+    steps = [(number, *one) for number, one in enumerate(both, 1)]
+    columns = _both_columns(first.name, second.name)
+    own, others = lessons(store, first), lessons(store, second)
+    return visit.render(
+        "compare_runs.html",
+        title=f"{first.name} and {second.name}",
+        names=names,
+        a=first.name,
+        b=second.name,
+        charts=on_one_scale(*figures),
+        steps=table(visit, steps, columns, "steps"),
+        sums=[one.spent for one in figures],
+        settings=table(visit, settings, setting_columns, "settings"),
+        only_a=[(id, text) for text, id in own.items() if text not in others],
+        only_b=[(id, text) for text, id in others.items() if text not in own],
+        both=sum(text in others for text in own),
+    )
+
+
 ROUTES = (
     Route("/runs", listed),
+    Route("/compare-runs", compare),
     Route("/run/{run:path}", show),
     Route("/run-live/{run:path}", follow, live=True),
     Route("/run-stop/{run:path}", stop, "POST"),

@@ -28,15 +28,6 @@ BEFORE = 100
 MONTH = 30 * 86_400 * 1_000_000
 
 
-class FoundExperience(NamedTuple):
-    """An experience with the words in one of its texts or reasons. `branches` have it now: none
-    where it was deleted."""
-
-    id: str
-    text: str
-    branches: list[str]
-
-
 class Passage(NamedTuple):
     """A problem or an attempt with the words in it, and the page that shows it."""
 
@@ -47,7 +38,6 @@ class Passage(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Answers with what has some words in it."""
     wanted = visit.query("q").strip()
     if len(wanted) > LONGEST:
         raise BadForm(f"at most {LONGEST} characters are looked for")
@@ -81,7 +71,9 @@ def show(visit: Visit) -> Response:
     )
 
 
-def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
+def _experiences(visit: Visit, wanted: str) -> list[tuple[str, str, list[str]]]:
+    """Returns the experiences with the words in one of their texts or reasons: the id, the text,
+    and the branches that have it now."""
     store = visit.store
     pattern = re.compile(re.escape(wanted), re.IGNORECASE)
     rows = store.port.redactions.events_holding(pattern)[::-1]
@@ -89,7 +81,7 @@ def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
         name: store.library(store.version(number)).by_id
         for name, number in branches_of_people(visit).items()
     }
-    fitting: dict[str, FoundExperience] = {}
+    fitting: dict[str, tuple[str, str, list[str]]] = {}
     for row, event in store.events_at(rows[: 10 * MOST]).items():
         if event.experience in fitting or event.redacted:
             continue
@@ -97,15 +89,15 @@ def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
             continue
         branches = [name for name, library in standing.items() if event.experience in library]
         text = event.text or event.reason or f"event {row}"
-        fitting[event.experience] = FoundExperience(event.experience, text, branches)
+        fitting[event.experience] = (event.experience, text, branches)
     return list(islice(fitting.values(), MOST))
 
 
 def _problems(visit: Visit, run: Run, wanted: str) -> list[Passage]:
-    data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
+    known, _ = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
     return [
         Passage(run.name, id, one.problem, _group(run.name, id))
-        for id, one in data.known.items()
+        for id, one in known.items()
         if wanted in id.casefold() or wanted in one.problem.casefold()
     ][:MOST]
 
