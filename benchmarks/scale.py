@@ -2,11 +2,11 @@
 
     python -m benchmarks.scale [SECTION …] [--most N] [--kills N] [--write]
 
-Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record), `credit`
-(what experiences do to the reward, from as many), `endpoints` (four of them, one slow and one dead,
-beside round-robin), `http` (the client's connections at 128 in flight) and `kills` (of workers, the
-driver and the database). With `--write` each replaces its part of `RESULTS-scale.md`. PostgreSQL,
-where one is needed, is a throw-away cluster that is started here.
+Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record),
+`endpoints` (four of them, one slow and one dead, beside round-robin), `http` (the client's
+connections at 128 in flight) and `kills` (of workers, the driver and the database). With `--write`
+each replaces its part of `RESULTS-scale.md`. PostgreSQL, where one is needed, is a throw-away
+cluster that is started here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import NamedTuple
 import click
 
 from benchmarks import (
-    scale_credit,
     scale_endpoints,
     scale_file,
     scale_http,
@@ -45,7 +44,6 @@ class Wanted(NamedTuple):
 
 SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
     "machine": ("One machine", lambda wanted: scale_machine.measure(wanted.most)),
-    "credit": ("Credit", lambda wanted: scale_credit.measure(wanted.most)),
     "endpoints": ("Endpoints", lambda wanted: scale_endpoints.measure(wanted.most)),
     "http": ("HTTP's connections", lambda wanted: scale_http.measure(wanted.most)),
     "workers": ("Workers", lambda wanted: scale_workers.measure()),
