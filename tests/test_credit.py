@@ -212,18 +212,6 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
         assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
 
 
-def test_what_nothing_confirms_is_named(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "problems.jsonl").write_text(problems(range(1, 13)))
-    cli("init")
-    cli("add", IDLE)
-    with ScriptedEndpoint(swayed) as server:
-        how = ("--epochs", "1", "--batch-size", "1", "--policy", "paper")
-        cli("train", "problems.jsonl", *how, "--model", "m", "--base-url", server.base_url)
-    said = cli("credit").stdout
-    assert "nothing has confirmed G0 for 12 steps" in said
-    assert "confirmed G1" not in said, "lessons came to it again and again"
-
-
 def test_effects_are_told_apart_by_kind(tmp_path: Path, verifier: Verifier, cli: Cli) -> None:
     """On large numbers the experience that harms elsewhere helps."""
 

@@ -181,22 +181,6 @@ def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]
     return {k: _credited(store, version, estimates[k][-1].credits) for k in sorted(estimates)}
 
 
-def unconfirmed(store: Store, version: Version) -> dict[str, int]:
-    """Experience → how many steps of runs have passed since one added, changed or kept it."""
-    left = {experience.id for experience in store.library(version)}
-    ages: dict[str, int] = {}
-    steps = 0
-    for ancestor in first_parents(store, version):
-        if not left:
-            break
-        for event in store.events(ancestor):
-            if event.experience in left:
-                left.discard(event.experience)
-                ages[event.experience] = steps
-        steps += "step" in ancestor.meta
-    return ages | dict.fromkeys(left, steps)
-
-
 def _credited(store: Store, version: Version, credits: Sequence[Credit]) -> list[Credited]:
     known = {credit.experience: credit for credit in credits}
     library = store.library(version)

@@ -212,15 +212,12 @@ def settings_without_effect(settings: TrainSettings, policy: type[Policy]) -> tu
     """A line for each setting that was given a value and that nothing reads. Nothing of a policy
     that does not say what it reads."""
     own: Collection[str] | None = getattr(policy, "settings", None)
-    idle = {
-        "--no-examples": own is not None and "examples" not in own and not settings.examples,
-        "--gate-rule": settings.gate is None and "gate_rule" in settings.model_fields_set,
-    }
-    why = {
-        "--no-examples": f"the policy {settings.policy} makes no examples",
-        "--gate-rule": "there is no --gate",
-    }
-    return tuple(f"{option} has no effect: {why[option]}" for option in idle if idle[option])
+    idle = []
+    if own is not None and "examples" not in own and not settings.examples:
+        idle.append(f"--no-examples has no effect: the policy {settings.policy} makes no examples")
+    if settings.gate is None and "gate_rule" in settings.model_fields_set:
+        idle.append("--gate-rule has no effect: there is no --gate")
+    return tuple(idle)
 
 
 def _require_recorded(
