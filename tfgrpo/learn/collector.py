@@ -258,7 +258,6 @@ async def contrasted(
     async def collect() -> list[Group]:
         groups = await collector.groups(batch, arrive if overlapping else None)
         progress.enter("reflection")
-        progress.announce()
         return groups
 
     async def one(place: int) -> Advantage | None:

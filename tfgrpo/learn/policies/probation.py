@@ -70,7 +70,6 @@ class Probation:
         operations = settled.operations
         leaving = (*operations, *settled.candidates, *(one for _, one in settled.following))
         self._parts.progress.enter("decide")
-        self._parts.progress.announce()
         entering = await self._proposals.enter(step, pool, rivals, contrasts, leaving)
         examples = self._proposals.examples(step, pool, groups)
         return Learned(
