@@ -70,9 +70,7 @@ class RecordedAttempts:
                 {e.id for e in library if is_example(e.text)},
             )
 
-    def estimates(
-        self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
-    ) -> dict[str, list[Estimate]]:
+    def estimates(self, ends: Sequence[int] = (), *, by: str = "") -> dict[str, list[Estimate]]:
         """The credits from the first N of `steps`, for each N in `ends`; without `ends`, from all
         steps. With `by`, separately for each value of that entry of verdicts."""
         with self._store.port.reading():
@@ -81,7 +79,7 @@ class RecordedAttempts:
 
         def first(end: int, group: str) -> Estimate:
             chunks = [chunk for place, name, chunk in read if name == group and place < end]
-            return estimate(self._ids, chunks, level=level)
+            return estimate(self._ids, chunks)
 
         ends = ends or [len(self.steps)]
         return {group: [first(end, group) for end in ends] for group in groups}
@@ -191,7 +189,7 @@ def _credited(store: Store, version: Version, credits: Sequence[Credit]) -> list
     return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
 
 
-def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
+def estimate_effects(observations: Sequence[Observation]) -> list[Credit]:
     """Credits of experiences present and absent in strata of two problems, best first."""
     ids = sorted({id for one in observations for id in one.library})
     known = np.array([[id in one.library for id in ids] for one in observations])
@@ -207,7 +205,7 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
         [one.problem for one in observations],
         np.array([one.reward for one in observations]),
     )
-    return estimate(ids, [whole], level=level).credits
+    return estimate(ids, [whole]).credits
 
 
 MOST = 16

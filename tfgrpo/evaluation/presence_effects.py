@@ -61,7 +61,7 @@ class Estimate(NamedTuple):
     credits: list[Credit]
 
 
-def estimate(ids: Sequence[str], chunks: Sequence[Chunk], *, level: float = 0.95) -> Estimate:
+def estimate(ids: Sequence[str], chunks: Sequence[Chunk]) -> Estimate:
     """The credits of experiences that varied at two problems. Lots are centred twice, for effects
     and for what these leave unexplained: so memory holds what attempts had, one byte for each
     experience, and no numbers of one lot beside those of another."""
@@ -97,7 +97,7 @@ def estimate(ids: Sequence[str], chunks: Sequence[Chunk], *, level: float = 0.95
         present[chunk.columns] += chunk.present.sum(axis=0)
         known[chunk.columns] += chunk.known
     beta, problems = effects[there], varied.sum(axis=0)[there]
-    bounds = _intervals(beta, covariance.diagonal(), problems, level)
+    bounds = _intervals(beta, covariance.diagonal(), problems)
     credits = [
         Credit(ids[i], *bound, present=round(present[i]), absent=round(known[i] - present[i]))
         for i, bound, count in zip(there.tolist(), bounds, problems.tolist(), strict=True)
@@ -136,14 +136,14 @@ def _summed(at: Places, values: Floats, size: int) -> Floats:
 
 
 def _intervals(
-    beta: Floats, variance: Floats, problems: Places, level: float
+    beta: Floats, variance: Floats, problems: Places
 ) -> list[tuple[float, float, float, float]]:
     """Effects, each with its bounds, and shrunk, from their cluster-robust variances."""
     beta = np.where(np.abs(beta) > NOISE, beta, 0.0)  # equal rewards leave rounding
     freedom = np.maximum(problems - 1, 1)
     sampled = np.maximum(variance, 0.0) * (1 + 1 / freedom)  # rounding may take it below zero
     error = np.sqrt(sampled + APART / np.maximum(problems, 1) ** 2)
-    t = {n: t_quantile(0.5 + level / 2, n) for n in set(freedom.tolist())}
+    t = {n: t_quantile(0.975, n) for n in set(freedom.tolist())}
     wide = error * [t[n] for n in freedom.tolist()]
     known = problems > 1
     shrink = np.zeros_like(beta)

@@ -29,7 +29,7 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
-from tfgrpo.learn.library_draft import split_fitting, still_apply
+from tfgrpo.learn.library_draft import refusal, split_fitting, still_apply
 from tfgrpo.learn.nothing_to_learn import lost_words
 from tfgrpo.learn.payable import Payable
 from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
@@ -293,14 +293,7 @@ class Training:
                 cap = self.settings.library_tokens
                 operations, crowded = split_fitting(operations, there, cap)
                 reason = f"no room under {cap} tokens: another writer has just filled it"
-                lost += [
-                    {
-                        "text": one.text,
-                        "problem": (one.evidence or {}).get("problem", ""),
-                        "reason": reason,
-                    }
-                    for one in crowded
-                ]
+                lost += [refusal(one, reason) for one in crowded]
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,

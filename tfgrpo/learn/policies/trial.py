@@ -213,14 +213,14 @@ class Tried(NamedTuple):
         }
 
 
-def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
-    """What a trial came to, in library order; `left` attempts may still come."""
+def results(store: Store, run: Run) -> list[Tried]:
+    """What a trial that is over came to, in library order."""
     advantages = Advantages()
     advantages.add(in_trial(store, run))
     beliefs = advantages.effects()
     pool = _first_pool(store, run)
     called = effect_names(store, pool)
-    judged = verdicts(list(attempts(store, run)), list(called.values()), left)
+    judged = verdicts(list(attempts(store, run)), list(called.values()), 0)
     there = pool.library.by_id
     tried = []
     for factor, name in called.items():
