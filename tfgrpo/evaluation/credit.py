@@ -62,11 +62,11 @@ class RecordedAttempts:
         libraries = {one.version: store.library(store.version(one.version)) for one in self.steps}
         self._ids = sorted({unit(e) for library in libraries.values() for e in library})
         columns = {name: column for column, name in enumerate(self._ids)}
-        for version, library in libraries.items():
-            names = list(dict.fromkeys(map(unit, library)))
-            self._libraries[version] = _Shown(
-                np.array([columns[name] for name in names], dtype=np.intp),
-                {name.rpartition("@")[0]: place for place, name in enumerate(names)},
+        for number, library in libraries.items():
+            units = list(dict.fromkeys(map(unit, library)))
+            self._libraries[number] = _Shown(
+                np.array([columns[name] for name in units], dtype=np.intp),
+                {name.rpartition("@")[0]: place for place, name in enumerate(units)},
                 {e.id for e in library if is_example(e.text)},
             )
 

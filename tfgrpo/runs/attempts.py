@@ -17,7 +17,7 @@ from tfgrpo.rollout.attempt import CONFIRMING, EXACT, own_reward, pivot
 from tfgrpo.runs.run_problems import reload_part
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Call, Evaluation, Run
-from tfgrpo.store.damaged_values import listed
+from tfgrpo.store.damaged_values import listed, objects
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
@@ -340,9 +340,9 @@ def sent_messages(call: Call, *, turns: bool = True) -> tuple[tuple[str, str], .
         sent = listed(json.loads(call.request))
     except ValueError:
         return ()
-    pairs = [one for one in sent if isinstance(one, list) and len(one) == 2]
+    pairs = [tuple(one) for one in sent if isinstance(one, list) and len(one) == 2]
     if turns:
-        pairs += [(one.get("role"), one.get("content")) for one in sent if isinstance(one, dict)]
+        pairs += [(one.get("role"), one.get("content")) for one in objects(sent)]
     return tuple((str(role), _content(content)) for role, content in pairs)
 
 
