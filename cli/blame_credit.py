@@ -87,8 +87,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     shrinks them towards 0 to allow for noise. The counts are attempts with and without the
     experience. If a run chose the experience by some of these, the effect is too high. Kinds are
     the values of the field that the run was given as --field kind=FIELD. Experiences that are
-    harmful with confidence, and those that nothing has confirmed for ten steps or more, are listed
-    at the end.
+    harmful with confidence are listed at the end.
 
     \b
     Examples:
