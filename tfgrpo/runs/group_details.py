@@ -247,15 +247,10 @@ def _on_probation(store: Store, run: Run, place: tuple[int, str]) -> Iterator[Gr
 def _of_group(
     store: Store, version: Version, place: tuple[int, str], gate: str | None, *, accepted: bool
 ) -> Iterator[GroupDecision]:
-    before: dict[str, str] = {}
-    if version.parent is not None:
-        before = store.library(store.version(version.parent)).texts
-    for event in store.events(version):
-        if _taught(event, *place):
-            there = before.get(event.experience)
-            yield GroupDecision(event, version, there, gate, accepted)
-        if event.text is not None:
-            before[event.experience] = event.text
+    events = [event for event in store.events(version) if _taught(event, *place)]
+    before = store.texts_before(events)
+    for event in events:
+        yield GroupDecision(event, version, before.get(event.row), gate, accepted)
 
 
 def _compared(
