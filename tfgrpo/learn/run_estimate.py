@@ -20,13 +20,14 @@ from tfgrpo.domains.base import answer_once, no_judge_calls
 from tfgrpo.domains.conversation import PERSONA_TOKENS, converse, persona_of, turns_of
 from tfgrpo.learn import assign, candidates, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
+from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import MOST_TOKENS, WHOLE
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.settings import PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings
+from tfgrpo.settings import BASE_PROMPT, PAPER, SHORT_ANSWERS, TRIAL, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
@@ -404,6 +405,8 @@ class _Run:
             free = candidates.capacity(left, len(batch) * size) * assumed.share
             askings, shown = propose.askings(round(free), len(batch)), 2 * propose.OF_EACH
             lessons = self._add_comparisons(batch, askings, min(size, shown), grown)
+            if self._settings.policy == BASE_PROMPT and left >= candidates.NEEDED:
+                self._add_wordings(batch)
             tried = min(free * candidates.RACES, lessons * assumed.lessons)
             tries = round(tried * candidates.TRIES * (1 + assumed.share) / 2)
             race = PlannedAttempts(self._library, batch[:1], tries)
@@ -429,6 +432,16 @@ class _Run:
         length = calls.length("comparison", usual, most)
         calls.add("comparison", teaching * askings, prompt, length)
         return teaching * askings
+
+    def _add_wordings(self, batch: Sequence[Problem]) -> None:
+        """Adds the askings for other words, each beside some attempts: for a base prompt, and for
+        an agent's tools."""
+        calls, words = self._calls, count_tokens(self._settings.agent_objective)
+        problem = fmean(count_tokens(one.problem) for one in batch)
+        transcript = fmean(calls.shape(one)[2] for one in batch)
+        prompt = self._template("lesson") + words + base_prompt.SHOWN * (problem + 2 * transcript)
+        kinds = 1 if self._settings.mode == "prompt" else 2
+        calls.add("comparison", kinds * base_prompt.PLACES, prompt, words)
 
     def _template(self, name: str) -> float:
         objectives = self._settings.learning_objective + self._settings.agent_objective
