@@ -2,11 +2,11 @@
 
     python -m benchmarks.scale [SECTION …] [--most N] [--kills N] [--write]
 
-Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record), `credit`
-(what experiences do to the reward, from as many), `endpoints` (four of them, one slow and one dead,
-beside round-robin), `http` (the client's connections at 128 in flight) and `kills` (of workers, the
-driver and the database). With `--write` each replaces its part of `RESULTS-scale.md`. PostgreSQL,
-where one is needed, is a throw-away cluster that is started here.
+Sections are `machine` (a step of a run that has 10,000 to 1,000,000 rollouts on record),
+`endpoints` (four of them, one slow and one dead, beside round-robin), `http` (the client's
+connections at 128 in flight) and `kills` (of workers, the driver and the database). With `--write`
+each replaces its part of `RESULTS-scale.md`. PostgreSQL, where one is needed, is a throw-away
+cluster that is started here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from typing import NamedTuple
 import click
 
 from benchmarks import (
-    scale_credit,
     scale_endpoints,
-    scale_file,
     scale_http,
     scale_kills,
     scale_machine,
@@ -35,26 +33,19 @@ RESULTS = Path(__file__).parent / "RESULTS-scale.md"
 
 
 class Wanted(NamedTuple):
-    """How much is measured: the most rollouts on record, how many kills, and the folder of an
-    older checkout."""
+    """How much is measured: the most rollouts on record, and how many kills."""
 
     most: int
     kills: int
-    older: str
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Wanted], Sequence[str]]]] = {
     "machine": ("One machine", lambda wanted: scale_machine.measure(wanted.most)),
-    "credit": ("Credit", lambda wanted: scale_credit.measure(wanted.most)),
     "endpoints": ("Endpoints", lambda wanted: scale_endpoints.measure(wanted.most)),
     "http": ("HTTP's connections", lambda wanted: scale_http.measure(wanted.most)),
     "workers": ("Workers", lambda wanted: scale_workers.measure()),
     "memory": ("Memory of a crew", lambda wanted: scale_workers.measure_memory()),
     "queue": ("The queue", lambda wanted: scale_queue.measure()),
-    "file": (
-        "A store in a file, before and after",
-        lambda wanted: scale_file.measure(wanted.older),
-    ),
     "network": ("The network, the clock and a pooler", lambda wanted: scale_network.measure()),
     "kills": ("Kills", lambda wanted: scale_kills.measure(wanted.kills)),
 }
@@ -68,9 +59,8 @@ HEAD = (
 @click.argument("sections", nargs=-1, type=click.Choice(list(SECTIONS)))
 @click.option("--most", type=int, default=1_000_000, help="The most rollouts on record.")
 @click.option("--kills", type=int, default=500, help="How many there are to be.")
-@click.option("--older", default="", help="An older checkout, with an environment .venv in it.")
 @click.option("--write", is_flag=True, help="Put the sections into RESULTS-scale.md.")
-def main(sections: tuple[str, ...], most: int, kills: int, older: str, write: bool) -> None:
+def main(sections: tuple[str, ...], most: int, kills: int, write: bool) -> None:
     """Measures how a run grows."""
     for name in sections or SECTIONS:
         title, measure = SECTIONS[name]
@@ -79,7 +69,7 @@ def main(sections: tuple[str, ...], most: int, kills: int, older: str, write: bo
             "",
             f"{busy_machine()}: on a shared machine the ratios count.",
             "",
-            *measure(Wanted(most, kills, older)),
+            *measure(Wanted(most, kills)),
         ]
         click.echo("\n".join(lines))
         if write:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,8 +71,6 @@ def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
             yield from printing.wrap(words(effect), first=" " * 6 + "effect ", indent=6)
 
 
-UNCONFIRMED = 10
-"""List experiences that no step has confirmed for this many steps."""
 COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 
@@ -89,15 +87,14 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     shrinks them towards 0 to allow for noise. The counts are attempts with and without the
     experience. If a run chose the experience by some of these, the effect is too high. Kinds are
     the values of the field that the run was given as --field kind=FIELD. Experiences that are
-    harmful with confidence, and those that nothing has confirmed for ten steps or more, are listed
-    at the end.
+    harmful with confidence are listed at the end.
 
     \b
     Examples:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.evaluation.credit import credits, credits_by_kind, unconfirmed
+    from tfgrpo.evaluation.credit import credits, credits_by_kind
 
     version = app.store.resolve(revision)
     if by_kind:
@@ -118,9 +115,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     if as_json:
         printing.emit_json([_object(one) for one in credited])
     else:
-        printing.emit(
-            app, [*_credit_lines(credited), *_advice(credited, unconfirmed(app.store, version))]
-        )
+        printing.emit(app, [*_credit_lines(credited), *_advice(credited)])
 
 
 def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
@@ -139,16 +134,13 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
         yield from printing.wrap(line, first=" " * 6, indent=6)
 
 
-def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
+def _advice(credited: Sequence[Credited]) -> Iterator[str]:
     harmful = [one for one in credited if one.credit and one.credit.verdict == "harmful"]
     if harmful:
         verb = "is" if len(harmful) == 1 else "are"
         labels = ", ".join(one.label for one in harmful)
         ids = " ".join(one.experience.id for one in harmful)  # at HEAD a label may be another's
         yield f"{labels} {verb} harmful with confidence: `tfgrpo delete {ids}`"
-    old = [one for one in credited if ages.get(one.experience.id, 0) >= UNCONFIRMED]
-    for one in sorted(old, key=lambda one: -ages[one.experience.id]):
-        yield f"nothing has confirmed {one.label} for {ages[one.experience.id]} steps"
 
 
 def words(credit: Credit | None) -> list[printing.Word]:

@@ -314,15 +314,14 @@ def _message(role: str, content: str) -> Iterator[str]:
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
-@option("-o, --output", "Write a web page to this file instead.", type=path())
 @option(
-    "--html FILE",
+    "-o, --html FILE",
     "Write the run's whole page to this file, as `tfgrpo ui` shows it.",
     type=path(dir_okay=False),
 )
 @JSON
 @pass_app
-def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_json: bool) -> None:
+def plot(app: App, name: str | None, html: Path | None, as_json: bool) -> None:
     """Plot the metrics of RUN (by default the newest run): rewards, mixed groups, tokens, library
     size and events.
 
@@ -332,13 +331,12 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
     \b
     Examples:
       tfgrpo plot
-      tfgrpo plot -o run.html
       tfgrpo plot --html report.html
     """
-    from tfgrpo.runs.dynamics import draw, dynamics, page
+    from tfgrpo.runs.dynamics import draw, dynamics
 
-    if (output is not None) + (html is not None) + as_json > 1:
-        raise click.UsageError("give only one of --output, --html and --json")
+    if html is not None and as_json:
+        raise click.UsageError("give only one of --html and --json")
     run = _run(app, name, "there is no run to plot")
     if html is not None:
         with needed(*PAGES):
@@ -351,9 +349,6 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
     series = dynamics(app.store, run)
     if as_json:
         printing.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
-    elif output is not None:
-        atomic_write.write(output, page(run, series), mode=atomic_write.SHARED)
-        printing.echo(f"wrote {output}")
     elif not series or not series[0].values:
         printing.echo(f"run {run.name} has not finished a step yet")
     else:

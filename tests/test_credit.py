@@ -17,7 +17,14 @@ from desk import Desk, made
 from scripted import ScriptedEndpoint, comparison_of, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.credit import Credited, Observation, _chunk, credits, estimate_effects
+from tfgrpo.evaluation.credit import (
+    Credited,
+    Observation,
+    _chunk,
+    _Shown,
+    credits,
+    estimate_effects,
+)
 from tfgrpo.rendering.experience_texts import EXAMPLES
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import RewardRow
@@ -142,8 +149,8 @@ def test_examples_that_were_left_out_one_by_one_tell_nothing_of_all_together() -
         RewardRow(0, "p", sample, 1, 1.0, json.dumps(without), belongs, "")
         for sample, without in enumerate((["one"], [EXAMPLES], [], ["lesson"]))
     ]
-    library = np.arange(2), {EXAMPLES: 0, "lesson": 1}, {"one"}
-    chunk = _chunk(("", 0, ("r", 1)), library, rows)
+    library = _Shown(np.arange(2), {EXAMPLES: 0, "lesson": 1}, {"one"})
+    chunk = _chunk(("r", 1), library, rows)
     assert chunk.known.tolist() == [0, 4]
     assert chunk.present[:, 1].tolist() == [1, 1, 1, 0]
 
@@ -203,18 +210,6 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
         assert one.credit is not None
         absent = sum(one.experience.id in row.verdict.get("without", ()) for row in rows)
         assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
-
-
-def test_what_nothing_confirms_is_named(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "problems.jsonl").write_text(problems(range(1, 13)))
-    cli("init")
-    cli("add", IDLE)
-    with ScriptedEndpoint(swayed) as server:
-        how = ("--epochs", "1", "--batch-size", "1", "--policy", "paper")
-        cli("train", "problems.jsonl", *how, "--model", "m", "--base-url", server.base_url)
-    said = cli("credit").stdout
-    assert "nothing has confirmed G0 for 12 steps" in said
-    assert "confirmed G1" not in said, "lessons came to it again and again"
 
 
 def test_effects_are_told_apart_by_kind(tmp_path: Path, verifier: Verifier, cli: Cli) -> None:

@@ -22,7 +22,7 @@ from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, GroupSums, Observation, summed
 from tfgrpo.learn.assign import Belonging, hidden, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
-from tfgrpo.learn.decide import ByChance, Rule
+from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.in_use import Places
 from tfgrpo.learn.rivals import challenger
 from tfgrpo.runs.run_versions import Gain, recorded_gain
@@ -76,7 +76,7 @@ class PlayedRun:
                 self._teacher[name] = self._dice.choice(batch)
                 pool.append(name)
 
-    def _rule(self, step: int) -> Rule:
+    def _rule(self, step: int) -> ByChance:
         return ByChance(promote=0.8) if step == self._last else ByChance()
 
     def _group(self, step: int, problem: str, there: Belonging, seed: int) -> list[Observation]:
@@ -239,7 +239,7 @@ def test_what_helped_before_is_seldom_dropped_for_few_attempts() -> None:
 
 
 def test_it_is_told_of_what_nothing_is_known_elsewhere() -> None:
-    def rule(step: int) -> Rule:
+    def rule(step: int) -> ByChance:
         return ByChance() if step else ByChance(promote=2.0)
 
     found = helping_and_harming(1, 0.6, 0.0)

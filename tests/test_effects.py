@@ -133,9 +133,9 @@ def test_sums_over_what_is_read_twice_are_what_matrices_of_all_attempts_give(
                 assert present + absent == len(had)
         whole = observations(listed)
         assert same(estimate_effects(whole), by_matrices(whole, 0.95))
-        kinds = attempts.estimates(by="kind", level=0.68)
+        kinds = attempts.estimates(by="kind")
         for kind, (known,) in kinds.items():
             seen = observations([one for one in listed if one[0].verdict["kind"] == kind])
-            assert same(known.credits, by_matrices(seen, 0.68))
+            assert same(known.credits, by_matrices(seen, 0.95))
             assert known.problems == (5 if kind == "even" else 4)
         assert sorted(kinds) == ["even", "odd"]

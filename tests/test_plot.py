@@ -1,12 +1,10 @@
-"""Learning dynamics: figures that come from the record, draw in a terminal and on a page."""
+"""Learning dynamics: figures that come from the record, draw in a terminal."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from conftest import Cli
@@ -16,7 +14,7 @@ from scripted import ScriptedEndpoint, teachable
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout, mean_reward
-from tfgrpo.runs.dynamics import Series, draw, dynamics, page
+from tfgrpo.runs.dynamics import Series, draw, dynamics
 from tfgrpo.runs.run_status import run_figures
 from tfgrpo.store import Operation, Store
 
@@ -113,17 +111,6 @@ def test_bars_show_the_course_and_fit_the_terminal() -> None:
     assert lines[0] == "mean reward  ▁▃▅█  0 → 1  (0 to 1)"
     assert "·█" in lines[2]
     assert max(map(len, lines)) <= 80
-
-
-def test_the_page_is_whole_in_itself_and_escapes_what_it_shows(trained: Path) -> None:
-    with Store.open(trained) as store:
-        run = store.runs.get("run")
-        text = page(run._replace(name="<b>&"), dynamics(store, run))
-    assert "&lt;b&gt;&amp;" in text
-    assert "<b>&" not in text
-    assert not re.search(r"src=|href=|<script|@import|url\(", text)
-    for svg in re.findall(r"<svg.*?</svg>", text):
-        ElementTree.fromstring(svg)
 
 
 def test_the_verb_draws_writes_and_tells(trained: Path, cli: Cli, tmp_path: Path) -> None:

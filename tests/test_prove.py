@@ -23,7 +23,8 @@ from store_helpers import fixed
 import tfgrpo
 from tfgrpo.evaluation.pair_verdicts import FEWEST, NEEDED, Pair, judge
 from tfgrpo.learn.assign import PAIR, Belonging, hidden
-from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
+from tfgrpo.learn.measure import Attempt, attempts
+from tfgrpo.learn.policies.trial import results, verdicts
 from tfgrpo.learn.rivals import challenger
 from tfgrpo.runs.run_record import candidates
 from tfgrpo.store import Store
@@ -111,9 +112,9 @@ def test_what_helps_is_on_a_branch_with_its_figures(
         assert (kept.text, kept.id) == (HELPS, ids[HELPS])
         run = store.runs.get(done["run"])
         assert store.runs.state(run) == "finished"
-        attempts = recorded(store, run)
-        assert len(attempts) == done["calls"]
-        assert all(one.without <= set(one.belongs) for one in attempts)
+        tried = list(attempts(store, run))
+        assert len(tried) == done["calls"]
+        assert all(one.without <= set(one.belongs) for one in tried)
         (event,) = [e for e in store.events(store.tip("proved/main")) if e.op == "ADD"]
         assert event.evidence is not None
         effect, low, high = event.evidence["effect"]

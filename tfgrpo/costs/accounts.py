@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, TypeVar
 
 from tfgrpo.costs import prices
@@ -20,12 +20,15 @@ BROKEN_OFF = (499, 502, 504, 599)
 """The statuses of calls whose answer may have been begun, and paid for."""
 
 
+def _cached(table: Mapping[str, Any]) -> Callable[[str, str | None], Price | None]:
+    return cache(lambda model, address: prices.find(model, address, table))
+
+
 class Dollars:
     """The prices of calls, each model's looked up once."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
-        self._table = table
-        self._known: dict[tuple[str, str | None], prices.Price | None] = {}
+        self._price = _cached(table)
 
     def of(self, call: PricedCalls) -> float | None:
         """What a call cost, in US dollars; None where that is not known. One that asked no model
@@ -37,10 +40,7 @@ class Dollars:
             return None if call.status < 400 or call.status in BROKEN_OFF else 0.0
         if call.model is None:
             return 0.0 if call.prompt_tokens == call.completion_tokens == 0 else None
-        key = call.model, call.provider
-        if key not in self._known:
-            self._known[key] = prices.find(*key, self._table)
-        price = self._known[key]
+        price = self._price(call.model, call.provider)
         if price is None:
             return None
         cached = call.cached_tokens or 0
@@ -131,8 +131,7 @@ class Pricing:
         self._known: dict[str, str | None] = {}
         for one in self._runs.values():
             self._known.update(addresses(one))
-        self._overrides, self._base_url = overrides, base_url
-        self._by_model: dict[tuple[str, str | None], Price | None] = {}
+        self._at, self._base_url = _cached(overrides), base_url
 
     def cost(self, spent: Spent) -> Cost:
         """What calls of one kind have cost, at the endpoint that answered. Raises PriceInvalid."""
@@ -148,11 +147,6 @@ class Pricing:
     def _price(self, model: str, of: Run | None) -> Price | None:
         address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
         return self._at(model, address)
-
-    def _at(self, model: str, address: str | None) -> Price | None:
-        if (model, address) not in self._by_model:
-            self._by_model[model, address] = prices.find(model, address, self._overrides)
-        return self._by_model[model, address]
 
 
 def addresses(run: Run) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 
 from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.measured_runs import measures
-from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, Places, estimate
+from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, Places, estimate
 from tfgrpo.rendering.experience_texts import EXAMPLES, is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
@@ -58,104 +58,80 @@ class RecordedAttempts:
             for step, version in store.runs.reward_steps(run, CONFIRMING, None)
         ]
         """The steps that there are attempts of, in the order in which they are read."""
-        units: dict[int, list[str]] = {}
-        self._examples: dict[int, set[str]] = {}
-        for one in self.steps:
-            if one.version not in units:
-                library = store.library(store.version(one.version))
-                units[one.version] = list(dict.fromkeys(map(unit, library)))
-                self._examples[one.version] = {e.id for e in library if is_example(e.text)}
-        self._ids = sorted({name for names in units.values() for name in names})
-        places = {name: place for place, name in enumerate(self._ids)}
-        self._columns = {
-            version: np.array([places[name] for name in names], dtype=np.intp)
-            for version, names in units.items()
-        }
+        self._libraries: dict[int, _Shown] = {}
+        libraries = {one.version: store.library(store.version(one.version)) for one in self.steps}
+        self._ids = sorted({unit(e) for library in libraries.values() for e in library})
+        columns = {name: column for column, name in enumerate(self._ids)}
+        for number, library in libraries.items():
+            units = list(dict.fromkeys(map(unit, library)))
+            self._libraries[number] = _Shown(
+                np.array([columns[name] for name in units], dtype=np.intp),
+                {name.rpartition("@")[0]: place for place, name in enumerate(units)},
+                {e.id for e in library if is_example(e.text)},
+            )
 
-    def estimates(
-        self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
-    ) -> dict[str, list[Estimate]]:
-        """The credits from the first N of `steps`, for each N in `ends`, ascending; without `ends`,
-        from all steps. With `by`, separately for each value of that entry of verdicts."""
-        ends = ends or [len(self.steps)]
+    def estimates(self, ends: Sequence[int] = (), *, by: str = "") -> dict[str, list[Estimate]]:
+        """The credits from the first N of `steps`, for each N in `ends`; without `ends`, from all
+        steps. With `by`, separately for each value of that entry of verdicts."""
         with self._store.port.reading():
-            return estimate(self._ids, lambda: self._read(ends, by), parts=len(ends), level=level)
+            read = list(self._read(by))
+        groups = dict.fromkeys(group for _, group, _ in read)
 
-    def _read(self, ends: Sequence[int], by: str) -> Iterator[Chunk | LotEnd]:
-        """Yields attempts, step by step, and when the last of a version were there."""
-        parts: dict[tuple[str, int], int] = {}
-        over: dict[tuple[str, int], int] = {}
-        for number, one in enumerate(self.steps):
-            part = next((part for part, end in enumerate(ends) if number < end), None)
-            if part is not None:
-                parts.setdefault((one.run.uid, one.step), part)
-            over[one.run.uid, one.version] = one.step
+        def first(end: int, group: str) -> Estimate:
+            chunks = [chunk for place, name, chunk in read if name == group and place < end]
+            return estimate(self._ids, chunks)
+
+        ends = ends or [len(self.steps)]
+        return {group: [first(end, group) for end in ends] for group in groups}
+
+    def _read(self, by: str) -> Iterator[tuple[int, str, Chunk]]:
+        """Yields attempts of one of `steps`, with its place, and of one group."""
+        places = {(one.run.uid, one.step, one.version): n for n, one in enumerate(self.steps)}
         for run in self._runs:
-            at_work: set[int] = set()
             rows = self._store.runs.rewards(run, CONFIRMING, None, by)
-            for step, drawn in groupby(rows, key=lambda row: row.step):
-                for version in [v for v in at_work if over[run.uid, v] < step]:
-                    at_work.remove(version)
-                    yield LotEnd((run.uid, version))
-                part = parts.get((run.uid, step))
-                if part is None:
-                    continue
-                for version, some in groupby(drawn, key=lambda row: row.version):
-                    at_work.add(version)
-                    while batch := list(islice(some, AT_ONCE)):
-                        yield from self._chunks((run.uid, version), batch, part, bool(by))
-            for version in at_work:
-                yield LotEnd((run.uid, version))
-
-    def _chunks(
-        self, lot: tuple[str, int], rows: Sequence[RewardRow], part: int, apart: bool
-    ) -> Iterator[Chunk]:
-        columns = self._columns[lot[1]]
-        ids = [self._ids[column].rpartition("@")[0] for column in columns.tolist()]
-        groups: dict[str, list[RewardRow]] = {}
-        for row in rows:
-            if row.kind or not apart:
-                groups.setdefault(row.kind or "" if apart else "", []).append(row)
-        places = {id: place for place, id in enumerate(ids)}
-        for group, some in groups.items():
-            yield _chunk((group, part, lot), (columns, places, self._examples[lot[1]]), some)
+            for (step, version), some in groupby(rows, key=lambda row: (row.step, row.version)):
+                while batch := list(islice(some, AT_ONCE)):
+                    groups: dict[str, list[RewardRow]] = {}
+                    for row in batch if not by else filter(lambda row: row.kind, batch):
+                        groups.setdefault(row.kind if by else "", []).append(row)
+                    for group, drawn in groups.items():
+                        chunk = _chunk((run.uid, version), self._libraries[version], drawn)
+                        yield places[run.uid, step, version], group, chunk
 
 
-def _chunk(
-    of: tuple[str, int, tuple[str, int]],
-    library: tuple[Places, Mapping[str, int], Collection[str]],
-    rows: Sequence[RewardRow],
-) -> Chunk:
-    """What some attempts of one library, its columns, their places and the ids of its examples,
-    were shown. A candidate that was not tried at a problem was in no prompt there, and nothing is
-    known of it; where some are tried, no word of it is none. Attempts that left examples out one
-    by one, beside others on probation, tell nothing of all of them together."""
+class _Shown(NamedTuple):
+    """A library as attempts were shown it: the columns of its units, the place of each among those
+    by its id, and the ids of its examples."""
+
+    columns: Places
+    places: Mapping[str, int]
+    examples: Collection[str]
+
+
+def _chunk(lot: tuple[str, int], library: _Shown, rows: Sequence[RewardRow]) -> Chunk:
+    """What some attempts of one library were shown. A candidate that was not tried at a problem was
+    in no prompt there, and nothing is known of it; where some are tried, no word of it is none.
+    Attempts that left examples out one by one, beside others on probation, tell nothing of all of
+    them together."""
     columns, places, examples = library
-    present = np.ones((len(rows), len(columns)))
-    known = np.full(len(columns), float(len(rows)))
+    present = np.ones((len(rows), len(columns)), dtype=bool)
     tried: dict[str | None, list[int]] = {}
-    at: list[int] = []
-    absent: list[int] = []
     for number, row in enumerate(rows):
         if row.without is not None:
-            ids: Iterable[str] = json.loads(row.without)
-            out = [places[id] for id in ids if id in places]
-            absent += out
-            at += [number] * len(out)
+            out = [places[id] for id in json.loads(row.without) if id in places]
+            present[number, out] = False
         tried.setdefault(row.belongs, []).append(number)
-    untried: list[int] = []
+    known = np.full(len(columns), float(len(rows)))
     for belongs, numbers in tried.items() if tried.keys() != {None} else ():
         there = {name.partition(" ")[0] for name in json.loads(belongs or "[]")}
         if not there.isdisjoint(examples):
             there.discard(EXAMPLES)
         out = [place for id, place in places.items() if id not in there]
-        untried += out * len(numbers)
-        at += [number for number in numbers for _ in out]
-    known -= np.bincount(untried, minlength=len(columns))
-    present[at, absent + untried] = 0.0
+        present[np.ix_(numbers, out)] = False
+        known[out] -= len(numbers)
     problems = [row.problem for row in rows]
     rewards = np.array([row.reward for row in rows])
-    return Chunk(*of, columns, present, known, problems, problems, rewards)
+    return Chunk(lot, columns, present, known, problems, problems, rewards)
 
 
 def unit(experience: Experience) -> str:
@@ -203,22 +179,6 @@ def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]
     return {k: _credited(store, version, estimates[k][-1].credits) for k in sorted(estimates)}
 
 
-def unconfirmed(store: Store, version: Version) -> dict[str, int]:
-    """Experience → how many steps of runs have passed since one added, changed or kept it."""
-    left = {experience.id for experience in store.library(version)}
-    ages: dict[str, int] = {}
-    steps = 0
-    for ancestor in first_parents(store, version):
-        if not left:
-            break
-        for event in store.events(ancestor):
-            if event.experience in left:
-                left.discard(event.experience)
-                ages[event.experience] = steps
-        steps += "step" in ancestor.meta
-    return ages | dict.fromkeys(left, steps)
-
-
 def _credited(store: Store, version: Version, credits: Sequence[Credit]) -> list[Credited]:
     known = {credit.experience: credit for credit in credits}
     library = store.library(version)
@@ -229,30 +189,23 @@ def _credited(store: Store, version: Version, credits: Sequence[Credit]) -> list
     return sorted(listed, key=lambda one: -one.credit.shrunk if one.credit else math.inf)
 
 
-def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
+def estimate_effects(observations: Sequence[Observation]) -> list[Credit]:
     """Credits of experiences present and absent in strata of two problems, best first."""
     ids = sorted({id for one in observations for id in one.library})
-    column = {id: i for i, id in enumerate(ids)}
-    known = np.zeros((len(observations), len(ids)))
-    present = np.zeros((len(observations), len(ids)))
-    for row, one in enumerate(observations):
-        there = [column[id] for id in one.library]
-        known[row, there] = present[row, there] = 1.0
-        present[row, [column[id] for id in one.without if id in column]] = 0.0
+    known = np.array([[id in one.library for id in ids] for one in observations])
+    absent = np.array([[id in one.without for id in ids] for one in observations])
     if not observations:
         return []
     whole = Chunk(
         "",
-        0,
-        None,
         np.arange(len(ids)),
-        present,
-        known.sum(axis=0),
+        known & ~absent,
+        known.sum(axis=0, dtype=float),
         [one.stratum for one in observations],
         [one.problem for one in observations],
         np.array([one.reward for one in observations]),
     )
-    return estimate(ids, lambda: [whole], level=level)[""][-1].credits
+    return estimate(ids, [whole]).credits
 
 
 MOST = 16
@@ -289,17 +242,17 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
     if not ends:
         return ()
     estimates = recorded.estimates(ends).get("", [])
+    if not estimates:
+        return ()
     moments = []
-    for end, known in zip(ends, estimates, strict=False):
+    for end, known in zip(ends, estimates, strict=True):
         last = recorded.steps[end - 1]
         library = store.library(store.version(last.version))
         credits = _by_experience(library, known.credits)
         moments.append(CreditMoment(last.run.name, last.step + 1, last.version, library, credits))
-    if estimates:
-        library = store.library(version)
-        credits = _by_experience(library, estimates[-1].credits)
-        moments.append(CreditMoment("", None, version.number, library, credits))
-    return tuple(moments)
+    library = store.library(version)
+    credits = _by_experience(library, estimates[-1].credits)
+    return (*moments, CreditMoment("", None, version.number, library, credits))
 
 
 def credit_points(moments: Sequence[CreditMoment], id: str) -> list[CreditPoint]:

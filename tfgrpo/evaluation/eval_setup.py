@@ -168,13 +168,12 @@ def leak_warnings(
     if name is None:
         return []
     run = store.runs.find(name)
+    unknown = "cannot tell whether these problems were trained on"
     if run is None:  # runs do not travel between stores
-        return [
-            f"cannot tell whether these problems were trained on: run {name} is not in this store"
-        ]
+        return [f"{unknown}: run {name} is not in this store"]
     settings = TrainSettings(**run.config)
     if not project.trusts_run(name, run.config, ("domain", "data", "gate")):
-        return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
+        return [f"{unknown}: run {name} is not trusted"]
     domain = project.problem_domain(settings)
     given = [
         ("data", settings.data, "memorisation"),
@@ -188,7 +187,7 @@ def leak_warnings(
         try:
             known = domain.problems(data, settings.fields)
         except DatasetError as error:
-            warnings.append(f"cannot tell whether these problems were trained on: {error}")
+            warnings.append(f"{unknown}: {error}")
             continue
         known = problems.without(known, settings.skipped.get(kind, ()))
         warnings += leakage.describe_leaks(known, dataset, data, what)

@@ -175,23 +175,20 @@ class ScoreCurve(NamedTuple):
     dataset: str
     samples: int
     digest: str
-    points: tuple[CurveScore, ...]
+    points: tuple[CurveScore, ...] = ()
 
 
 def score_curves(store: Store, versions: Sequence[Version]) -> list[ScoreCurve]:
     """A curve for each set of conditions that two or more of the versions were evaluated under."""
     if not store.port.storage.evaluated():
         return []
-    curves: dict[str, tuple[str, int, list[CurveScore]]] = {}
+    curves: dict[str, ScoreCurve] = {}
     for version in versions:
         for one in store.runs.evaluations(version.number):
             mean = [*one.summary.get("mean", ())][:3]
             if len(mean) == 3:
                 samples = int(one.summary.get("samples", 0))
-                _, _, points = curves.setdefault(one.digest, (one.dataset, samples, []))
-                points.append(CurveScore(version, (mean[0], mean[1], mean[2])))
-    return [
-        ScoreCurve(dataset, samples, digest, tuple(points))
-        for digest, (dataset, samples, points) in curves.items()
-        if len(points) > 1
-    ]
+                curve = curves.setdefault(one.digest, ScoreCurve(one.dataset, samples, one.digest))
+                point = CurveScore(version, (mean[0], mean[1], mean[2]))
+                curves[one.digest] = curve._replace(points=(*curve.points, point))
+    return [curve for curve in curves.values() if len(curve.points) > 1]

@@ -18,6 +18,7 @@ EXACT = 200
 """The degrees of freedom up to which quantiles of t are worked out exactly."""
 NOISE = 1e-9
 """A mean difference of rewards that is no more than this is what rounding leaves of none."""
+DRAWS = 20_000
 SIGNIFICANT = 0.05
 """The p of the permutation test under which a difference is called one."""
 
@@ -77,7 +78,7 @@ def interval(values: Sequence[float], *, level: float = 0.95, apart: float = 0.0
     return Estimate(mean, mean - half, mean + half, n)
 
 
-def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estimate:
+def share(values: Sequence[float], most: float) -> Estimate:
     """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927). It uses the
     effective sample size m(1 - m) / variance of the mean with Student's quantile, as for clustered
     samples (Dean and Pagano, 2015), at most `most`, and that much only as far as samples of a
@@ -95,7 +96,7 @@ def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estim
     mixed = sum(0.0 < value < 1.0 for value in values)
     sure = min(sum(value >= 1.0 for value in values), sum(value <= 0.0 for value in values))
     size = min(size, n + (most - n) * min(1.0, (mixed + sure) / n)) if most < math.inf else size
-    z = t_quantile(0.5 + level / 2, n - 1) ** 2
+    z = t_quantile(0.975, n - 1) ** 2
     middle = (mean + z / (2 * size)) / (1 + z / size)
     half = math.sqrt(z * (room / size + z / (4 * size * size))) / (1 + z / size)
     return Estimate(mean, max(0.0, min(mean, middle - half)), min(1.0, max(mean, middle + half)), n)
@@ -189,9 +190,9 @@ def differences(a: Rewards, b: Rewards) -> list[float]:
     return [fmean(b[p]) - fmean(a[p]) for p in shared]
 
 
-def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) -> float:
+def permutation(values: Sequence[float]) -> float:
     """The sign-flip permutation test's two-sided p: all 2**n signs for n <= 14 problems that
-    differ, else `draws` random ones and the observed one (Phipson and Smyth, 2010)."""
+    differ, else `DRAWS` random ones and the observed one (Phipson and Smyth, 2010)."""
     moved = [value for value in values if value]
     if not moved:
         return 1.0
@@ -203,12 +204,12 @@ def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) 
         return sum(abs(total) >= observed for total in sums) / len(sums)
     import numpy as np
 
-    dice, size = np.random.default_rng(seed), np.asarray(moved)
+    dice, size = np.random.default_rng(0), np.asarray(moved)
     extreme = 0
-    for start in range(0, draws, 1000):  # in slices, so that memory stays small
-        signs = dice.integers(0, 2, (min(1000, draws - start), len(moved))) * 2 - 1
+    for _ in range(DRAWS // 1000):  # in slices, so that memory stays small
+        signs = dice.integers(0, 2, (1000, len(moved))) * 2 - 1
         extreme += int((abs(signs @ size) >= observed).sum())
-    return (extreme + 1) / (draws + 1)
+    return (extreme + 1) / (DRAWS + 1)
 
 
 def problems_needed(difference: float, spread: float) -> int | None:
@@ -240,15 +241,15 @@ def _binomial_below(count: int, n: int, share: float) -> float:
     return math.fsum(math.exp(one + log) for one, log in zip(ways, logs, strict=True))
 
 
-def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int:
-    """How many problems show a mean difference at 95 % with the given power, for its standard
+def problems_for(difference: float, spread: float) -> int:
+    """How many problems show a mean difference at 95 % with a power of 80 %, for its standard
     deviation `spread` over problems. Raises ValueError for a difference of 0."""
     if not difference:
         raise ValueError("no number of problems shows a difference of 0")
     ratio = spread / abs(difference)
 
     def needed(n: int) -> int:
-        return math.ceil(((t_quantile(0.975, n - 1) + t_quantile(power, n - 1)) * ratio) ** 2)
+        return math.ceil(((t_quantile(0.975, n - 1) + t_quantile(0.8, n - 1)) * ratio) ** 2)
 
     n = 2
     while (more := needed(n)) > n:

@@ -289,7 +289,8 @@ def posterior(
     weights = [weight / math.fsum(weights) for weight in weights]
     mixed = np.zeros((4, len(moment)))
     for weight, one in zip(weights, solutions, strict=True):
-        square, above = one.deviation**2 + one.mean**2, np.array(_all_above(one))
+        square = one.deviation**2 + one.mean**2
+        above = np.array([_above(z) for z in (one.mean / one.deviation).tolist()])
         odds = 2 * one.odds * np.array((above, 1 - above))  # against none, of each side of zero
         mixed += weight * np.array((one.mean, square, *odds))
     mean, square, *sides = mixed
@@ -315,10 +316,6 @@ class _Under(NamedTuple):
     deviation: NDArray[np.float64]
     odds: NDArray[np.float64]
     evidence: float
-
-
-def _all_above(under: _Under) -> list[float]:
-    return [_above(z) for z in (under.mean / under.deviation).tolist()]
 
 
 def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Under:

@@ -137,7 +137,8 @@ class Collector:
             sample = CONFIRMING + race.number * race.attempts + turn
             await self.here.attempt(race.step, gathering, sample, recorded)
             left = race.attempts - turn - 1
-            above = sum(gathering.rewards) - (len(gathering.rewards) + left) * race.above
+            rewards = gathering.group.rewards
+            above = sum(rewards) - (len(rewards) + left) * race.above
             if above > 0 or above + left <= 0:
                 return above > 0
         return False
@@ -258,7 +259,6 @@ async def contrasted(
     async def collect() -> list[Group]:
         groups = await collector.groups(batch, arrive if overlapping else None)
         progress.enter("reflection")
-        progress.announce()
         return groups
 
     async def one(place: int) -> Advantage | None:

@@ -159,10 +159,9 @@ def add_examples(
             if tokens <= left:
                 chosen.append((one, tokens))
                 left -= tokens
-    return [_added(one, step, origin) for one, _ in chosen]
-
-
-def _added(one: Example, step: int, origin: StepOrigin) -> Operation:
-    id = derived_id(origin.uid, step, "example", one.problem.id)
-    proof = {**origin.evidence, "kind": "example", "problem": one.problem.id, **one.evidence}
-    return Operation("ADD", id, one.text, one.reason, proof)
+    operations = []
+    for one, _ in chosen:
+        id = derived_id(origin.uid, step, "example", one.problem.id)
+        proof = {**origin.evidence, "kind": "example", "problem": one.problem.id, **one.evidence}
+        operations.append(Operation("ADD", id, one.text, one.reason, proof))
+    return operations

@@ -77,11 +77,6 @@ class Gathering:
         rollouts = tuple(self.rollouts[sample] for sample in sorted(self.rollouts))
         return Group(self.problem, rollouts, self.library.version.number)
 
-    @property
-    def rewards(self) -> list[float]:
-        """The rewards of the attempts that are in and have one, in sample order."""
-        return list(self.group.rewards)
-
 
 @dataclass(frozen=True, slots=True)
 class RunParts:

@@ -104,6 +104,12 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".! ")
 
 
+def refusal(operation: Operation, reason: str) -> dict[str, Any]:
+    """The record of an operation that could not be made."""
+    problem = (operation.evidence or {}).get("problem", "")
+    return {"text": operation.text or "", "problem": problem, "reason": reason}
+
+
 def still_apply(
     operations: Sequence[Operation], base: Library, tip: Library
 ) -> tuple[list[Operation], list[dict[str, Any]]]:
@@ -124,9 +130,7 @@ def still_apply(
             continue
         gone = id not in there if op != "ADD" else id in there
         if gone or (id in moved and op in ("MODIFY", "DELETE")):
-            problem = (operation.evidence or {}).get("problem", "")
-            reason = f"{op} of {id}: somebody else changed it meanwhile"
-            lost.append({"text": text or "", "problem": problem, "reason": reason})
+            lost.append(refusal(operation, f"{op} of {id}: somebody else changed it meanwhile"))
             continue
         fit.append(operation)
         if op == "DELETE":

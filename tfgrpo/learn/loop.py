@@ -29,7 +29,7 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
-from tfgrpo.learn.library_draft import split_fitting, still_apply
+from tfgrpo.learn.library_draft import refusal, split_fitting, still_apply
 from tfgrpo.learn.nothing_to_learn import lost_words
 from tfgrpo.learn.payable import Payable
 from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
@@ -234,7 +234,7 @@ class Training:
         groups = learned.groups
         if (text := lost_words(groups)) is not None:
             self._on_progress(WarningNotice(f"step {step + 1}: {text}"))
-        self._enter("gate")
+        progress.enter("gate")
         trial = None
         if self._gate is not None:
             trial = await self._gate.trial(library, learned.operations, progress.trial)
@@ -244,8 +244,8 @@ class Training:
         if learned.is_over and this.is_last and step + 1 < len(self.steps):
             text = f"step {step + 1} was the last: the rest of the budget pays for no further one"
             self._on_progress(WarningNotice(text))
-        self._enter("rollouts")
-        self.progress.step = step + 1
+        progress.enter("rollouts")
+        progress.step = step + 1
         return version
 
     def _left(self, step: int) -> tuple[int, bool]:
@@ -257,10 +257,6 @@ class Training:
         if not sizes or pays >= planned:
             return planned, pays == inf and self._session.budget is not None
         return int(pays) if pays >= sizes[0] else 0, True
-
-    def _enter(self, phase: str) -> None:
-        self.progress.enter(phase)
-        self.progress.announce()
 
     def _in_force(self, step: int) -> Version:
         """The library this step works under, and makes sure that `step_N` names it. A person may
@@ -297,14 +293,7 @@ class Training:
                 cap = self.settings.library_tokens
                 operations, crowded = split_fitting(operations, there, cap)
                 reason = f"no room under {cap} tokens: another writer has just filled it"
-                lost += [
-                    {
-                        "text": one.text,
-                        "problem": (one.evidence or {}).get("problem", ""),
-                        "reason": reason,
-                    }
-                    for one in crowded
-                ]
+                lost += [refusal(one, reason) for one in crowded]
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,

@@ -8,14 +8,15 @@ two, weighted by the shares of the problems where it is shown (`in_use.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from math import isfinite
+from typing import NamedTuple
 
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, problem_of
 from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
-from tfgrpo.learn.decide import Rule, figures
+from tfgrpo.learn.decide import ByChance, figures
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.in_use import Choices, effects_in_use, places_in_use
 from tfgrpo.learn.policies.protocol import Step
@@ -75,7 +76,7 @@ class Measurement:
                 self._advantages.set_aside(name)
         self._texts |= texts
 
-    def gain(self, step: int, rule: Callable[[int], Rule]) -> Gain | None:
+    def gain(self, step: int, rule: Callable[[int], ByChance]) -> Gain | None:
         """What the run gains by its own attempts up to its last step; None where nothing was tried.
         `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}
@@ -117,30 +118,41 @@ class Measurement:
         return recorded(self._store, self._run, step, self._near.is_near)
 
 
+class Attempt(NamedTuple):
+    """One attempt: its step and problem, its number among those, what belonged to the problem, what
+    of that it was not shown, and its reward; None where it could not be judged."""
+
+    step: int
+    problem: str
+    sample: int
+    belongs: tuple[str, ...]
+    without: frozenset[str]
+    reward: float | None
+
+
+def attempts(store: Store, run: Run, step: int | None = None) -> Iterator[Attempt]:
+    """Yields the attempts of a run (of one step) that are on record and fill groups."""
+    for row in store.runs.rollouts(run, step):
+        if row.sample < CONFIRMING:
+            belongs, without = (row.verdict.get(name, ()) for name in ("belongs", "without"))
+            place = (row.step, row.problem, row.sample)
+            yield Attempt(*place, tuple(belongs), frozenset(without), row.reward)
+
+
 def recorded(
     store: Store, run: Run, step: int | None, is_near: Callable[[str, str], bool]
 ) -> Iterator[Observation]:
-    """Yields the attempts of a run (of one step) that are on record. `is_near` says whether an
-    experience belongs to a problem, by their ids."""
-    for row in store.runs.rollouts(run, step):
-        if row.sample < CONFIRMING:
-            shown = (row.verdict.get("belongs", ()), row.verdict.get("without", ()))
-            yield _observed((row.step, row.problem), shown, row.reward, is_near)
-
-
-def _observed(
-    place: tuple[int, str],
-    shown: tuple[Iterable[str], Iterable[str]],
-    reward: float | None,
-    is_near: Callable[[str, str], bool],
-) -> Observation:
-    belongs, without = map(frozenset, shown)
-    own = {name for name in belongs if replaced(name) or is_near(name, place[1])}
-    names = {name: name if name in own else name + ELSEWHERE for name in sorted(belongs)}
-    there = {name for name in belongs if of_name(name) not in without}
-    there |= {of for name in there if (of := replaced(name))}  # in another wording
-    shown_names = frozenset(names[name] for name in there)
-    return Observation(f"{place[0]}/{place[1]}", tuple(names.values()), shown_names, reward)
+    """Yields the same as the sums take them. `is_near` says whether an experience belongs to a
+    problem, by their ids."""
+    for one in attempts(store, run, step):
+        there = {name for name in one.belongs if of_name(name) not in one.without}
+        there |= {of for name in there if (of := replaced(name))}  # in another wording
+        names = {
+            name: name if replaced(name) or is_near(name, one.problem) else name + ELSEWHERE
+            for name in sorted(set(one.belongs))
+        }
+        shown = frozenset(names[name] for name in there)
+        yield Observation(f"{one.step}/{one.problem}", tuple(names.values()), shown, one.reward)
 
 
 def in_trial(store: Store, run: Run) -> list[Observation]:

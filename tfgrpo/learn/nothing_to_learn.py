@@ -80,7 +80,12 @@ def look(
     too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     finding = _finding(there, settings)
-    if finding is None or len(there) < _least(finding, there, whole=whole):
+    if finding is None:
+        return None
+    least = ENOUGH[finding]
+    if whole:
+        least = FEWEST if any(rollout.reward is not None for rollout in there) else 1
+    if len(there) < least:
         return None
     if finding == "wrong" and settings.policy != PAPER and settings.ground_truth:
         return None  # what all attempts miss is told by the ground truth
@@ -101,12 +106,6 @@ def look(
         text, advice = _unreadable(there, problems, settings)
     example = (lost if finding == "unjudged" else there)[0]
     return NothingToLearn(finding, count, text, advice, _quote(example, finding))
-
-
-def _least(finding: Finding, there: Sequence[Rollout], *, whole: bool) -> int:
-    if not whole:
-        return ENOUGH[finding]
-    return FEWEST if any(rollout.reward is not None for rollout in there) else 1
 
 
 def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:

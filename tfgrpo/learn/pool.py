@@ -16,6 +16,7 @@ from tfgrpo.learn.assign import beside, factors
 from tfgrpo.learn.library_draft import Draft
 from tfgrpo.runs.run_versions import BASE, base_of_pool, pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history.merge import change
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -85,12 +86,7 @@ def _before(store: Store, run: Run, in_force: Library) -> Library:
 
 
 def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
-    old, new = before.by_id, now.by_id
-    there = pool.by_id
-    operations = [Operation("DELETE", id) for id in old if id not in new and id in there]
-    for id, experience in new.items():
-        if id not in there:
-            operations.append(Operation("ADD", id, experience.text))
-        elif experience.text != there[id].text:
-            operations.append(Operation("MODIFY", id, experience.text))
-    return operations
+    there = {id: one.text for id, one in pool.by_id.items()}
+    gone = [Operation("DELETE", id) for id in before.by_id if id not in now.by_id and id in there]
+    changes = (change(id, there.get(id), one.text) for id, one in now.by_id.items())
+    return [*gone, *(one for one in changes if one is not None)]

@@ -86,14 +86,14 @@ class Progress:
         return min(1.0, (self.step + within) / self.steps)
 
     def enter(self, phase: str) -> None:
-        """Notes that another phase begins, and how long the one before has taken."""
-        if phase == self.phase:
-            return
-        now = time.monotonic()
-        if self.phase in PHASES:
-            self.seconds[self.phase] += now - self._since
-            self._ended[self.phase] += 1
-        self.phase, self._since = phase, now
+        """Notes that another phase begins, and how long the one before has taken; tells of it."""
+        if phase != self.phase:
+            now = time.monotonic()
+            if self.phase in PHASES:
+                self.seconds[self.phase] += now - self._since
+                self._ended[self.phase] += 1
+            self.phase, self._since = phase, now
+        self.announce()
 
     def _phase_seconds(self) -> dict[str, float]:
         """Phase → the seconds that it takes in a step: as measured, else going by how far it has

@@ -21,7 +21,7 @@ from tfgrpo.interchange import incoming_versions
 from tfgrpo.interchange.format_types import Document
 from tfgrpo.learn.interplay import Interplay, interplay
 from tfgrpo.learn.measure import in_trial
-from tfgrpo.learn.policies.trial import TRIAL, Tried, attempts_judged, conclude, results
+from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, results
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
 from tfgrpo.learn.run_setup import (
@@ -238,7 +238,7 @@ def merge_figures(
         "model": config["models"]["model"],
         "data": config["data"],
         "data_digest": config["data_digest"],
-        "attempts": attempts_judged(store, proof.run),
+        "attempts": len(in_trial(store, proof.run)),
         "experiences": {id: one.figures for one in proof.tried for id in one.ids},
         "pairs": [pair.figures for pair in together.pairs],
         "pairs_possible": together.possible,

@@ -194,14 +194,6 @@ def missing_attempts(store: Store, plan: EvalPlan) -> list[PlannedAttempts]:
     return [PlannedAttempts(store.library(one), task.problems, samples) for one in versions]
 
 
-class Seen(NamedTuple):
-    """What this store has seen of a run's models: usage by stage, evaluations among rollouts, and
-    the mean and most calls of attempts by its agent, None where there were none."""
-
-    usage: Mapping[str, Usage]
-    calls: tuple[float, int] | None
-
-
 def estimate_calls(
     store: Store, conditions: Conditions, add: Callable[[Calls], None]
 ) -> RunEstimate:
@@ -220,24 +212,21 @@ def estimate_calls(
         left_out += [f"calls of the judge of an attempt after its first: {why}"]
 
     def stages(assumed: Assumed) -> Stages:
-        calls = Calls(conditions, assumed, Seen(usage, calls_each))
+        calls = Calls(conditions, assumed, usage, calls_each)
         add(calls)
         return _merged(calls.added)
 
     most = MOST._replace(longer=SEEN_LONGER) if usage else MOST
-    unseen = (OWN_VERIFIER,) if _judges_unseen(domain) else ()
+    by_own_code = not is_of_tfgrpo(domain.verify)
+    if domain.judge is not None:
+        by_own_code = domain.judge_calls is no_judge_calls
+    unseen = (OWN_VERIFIER,) if by_own_code else ()
     figures = stages(EXPECTED), stages(most)
     return RunEstimate(*figures, tuple(left_out), bool(usage), unseen=unseen)
 
 
-def _judges_unseen(domain: Domain) -> bool:
-    """Whether code of the user's judges, of which nobody knows what it asks."""
-    if domain.judge is not None:
-        return domain.judge_calls is no_judge_calls
-    return not is_of_tfgrpo(domain.verify)
-
-
 def _usage(store: Store, settings: Settings) -> dict[str, Usage]:
+    """What this store has seen of a run's models, by stage, with evaluations among rollouts."""
     models = {settings.models.model, settings.models.reflection_model}
     sums: dict[str, Usage] = {}
     for spent in store.runs.spent():
@@ -249,6 +238,7 @@ def _usage(store: Store, settings: Settings) -> dict[str, Usage]:
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
+    """The mean and the most calls of attempts by a run's agent; None where there were none."""
     way = (settings.agent.run or "", settings.domain, settings.mode)
     counts: list[int] = []
     for run in reversed(store.runs.all()):
@@ -264,10 +254,17 @@ def _kind(stage: str) -> str:
 
 
 class Calls:
-    """Adds up calls, some for each stage."""
+    """Adds up calls, some for each stage, by the `usage` of each stage that was seen, and the mean
+    and most `calls` of attempts that were."""
 
-    def __init__(self, conditions: Conditions, assumed: Assumed, seen: Seen) -> None:
-        self._conditions, self.assumed, self._usage = conditions, assumed, seen.usage
+    def __init__(
+        self,
+        conditions: Conditions,
+        assumed: Assumed,
+        usage: Mapping[str, Usage],
+        calls: tuple[float, int] | None,
+    ) -> None:
+        self._conditions, self.assumed, self._usage = conditions, assumed, usage
         settings = conditions.settings
         self._is_local = settings.models.model.startswith(LOCAL)
         at_once = settings.concurrency
@@ -278,8 +275,8 @@ class Calls:
         usual, turns = SHORT if kind in SHORT_ANSWERS else ANSWER["rollout"], 1.0
         if settings.mode == "agent":
             usual, turns = ANSWER["turn"], max(1.0, settings.turns * assumed.share)
-        if seen.calls:  # at most all the turns that there are, as before any was seen
-            mean, most_seen = seen.calls
+        if calls:  # at most all the turns that there are, as before any was seen
+            mean, most_seen = calls
             turns = mean if assumed is EXPECTED else max(most_seen, turns)
         self._turns = turns
         most = settings.max_tokens
@@ -299,20 +296,13 @@ class Calls:
         """The user that an attempt at a problem talks to, if one is simulated."""
         return persona_of(problem) if self._conditions.domain.rollout is converse else None
 
-    def turns(self, problem: Problem) -> float:
-        """The calls of an attempt at a problem."""
-        if self.persona(problem) is None:
-            return self._turns
-        return max(1.0, turns_of(problem) * self.assumed.share)
-
-    def between(self, problem: Problem) -> float:
-        """The tokens that come between two answers of an attempt: a tool's result, or a reply."""
-        return BESIDE if self.persona(problem) is None else self._reply
-
-    def transcript(self, problem: Problem) -> float:
-        """The tokens of all that is in an attempt at a problem."""
-        turns = self.turns(problem)
-        return turns * self._answer + (turns - 1) * self.between(problem)
+    def shape(self, problem: Problem) -> tuple[float, float, float]:
+        """The calls of an attempt at a problem, the tokens that come between two of its answers (a
+        tool's result, or a reply), and those of all that is in it."""
+        turns, between = self._turns, float(BESIDE)
+        if self.persona(problem) is not None:
+            turns, between = max(1.0, turns_of(problem) * self.assumed.share), self._reply
+        return turns, between, turns * self._answer + (turns - 1) * between
 
     def add(self, stage: str, calls: float, prompt: float, answer: float) -> None:
         """Adds calls with so many tokens in the prompt and the answer of each."""
@@ -343,14 +333,14 @@ class Calls:
         settings, domain, _ = self._conditions
         template = domain.template("rollout", Path(settings.prompts) if settings.prompts else None)
         for problem in planned.problems:
-            objective, turns = settings.agent_objective, self.turns(problem)
-            transcript, persona = self.transcript(problem), self.persona(problem)
+            turns, between, transcript = self.shape(problem)
+            persona, objective = self.persona(problem), settings.agent_objective
             messages = rendered(domain, template, planned.library, problem, objective)
             prompt = sum(count_tokens(text) + 4 for _, text in messages) + more
             if persona is not None:  # each hears what was said until then
                 heard = transcript / 2 + count_tokens(problem.problem + persona) + BESIDE
                 self.add("persona", planned.samples * (turns - 1), heard, self._reply)
-            prompt += (self._answer + self.between(problem)) * (turns - 1) / 2
+            prompt += (self._answer + between) * (turns - 1) / 2
             self.add(stage, planned.samples * turns, prompt, self._answer)
             self.add_judgements(problem, transcript, planned.samples)
 
@@ -428,7 +418,7 @@ class _Run:
         """Adds comparisons of attempts, with summaries of long ones, and returns their number."""
         calls, teaching = self._calls, len(batch) * self._calls.assumed.share
         problem = fmean(count_tokens(one.problem) for one in batch)
-        transcript = fmean(map(calls.transcript, batch))
+        transcript = fmean(calls.shape(one)[2] for one in batch)
         if transcript * CHARACTERS > self._reflection.manner.summarise_over:
             prompt = self._template("summary") + transcript
             transcript = calls.length("summary", ANSWER["summary"], 2 * ANSWER["summary"])
@@ -448,8 +438,8 @@ class _Run:
         an agent's tools."""
         calls, words = self._calls, count_tokens(self._settings.agent_objective)
         problem = fmean(count_tokens(one.problem) for one in batch)
-        prompt = self._template("lesson") + words
-        prompt += base_prompt.SHOWN * (problem + 2 * fmean(map(calls.transcript, batch)))
+        transcript = fmean(calls.shape(one)[2] for one in batch)
+        prompt = self._template("lesson") + words + base_prompt.SHOWN * (problem + 2 * transcript)
         kinds = 1 if self._settings.mode == "prompt" else 2
         calls.add("comparison", kinds * base_prompt.PLACES, prompt, words)
 

@@ -212,15 +212,12 @@ def settings_without_effect(settings: TrainSettings, policy: type[Policy]) -> tu
     """A line for each setting that was given a value and that nothing reads. Nothing of a policy
     that does not say what it reads."""
     own: Collection[str] | None = getattr(policy, "settings", None)
-    idle = {
-        "--no-examples": own is not None and "examples" not in own and not settings.examples,
-        "--gate-rule": settings.gate is None and "gate_rule" in settings.model_fields_set,
-    }
-    why = {
-        "--no-examples": f"the policy {settings.policy} makes no examples",
-        "--gate-rule": "there is no --gate",
-    }
-    return tuple(f"{option} has no effect: {why[option]}" for option in idle if idle[option])
+    idle = []
+    if own is not None and "examples" not in own and not settings.examples:
+        idle.append(f"--no-examples has no effect: the policy {settings.policy} makes no examples")
+    if settings.gate is None and "gate_rule" in settings.model_fields_set:
+        idle.append("--gate-rule has no effect: there is no --gate")
+    return tuple(idle)
 
 
 def _require_recorded(
@@ -293,13 +290,20 @@ def plan_choice(
 ) -> tuple[RunPlan, Run | None]:
     """What is to be done, and the unfinished run that it would go on with; None for a new one.
     Nothing is written. Raises TfgrpoError."""
+    plan, known = _plan_or_resume(store, project, given, choice)
+    is_over = known is not None and choice.resume is None and store.runs.state(known) == "finished"
+    return plan, None if is_over else known
+
+
+def _plan_or_resume(
+    store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
+) -> tuple[RunPlan, Run | None]:
     choice.check()
     if choice.resume is not None:
         resumed = store.runs.get(choice.resume)
         return plan_resumed(project, resumed, given), resumed
     plan = _plan_learning(store, project, given)
-    known = None if choice.new else alike(store, plan.settings, choice.name)
-    return plan, known if known is None or store.runs.state(known) != "finished" else None
+    return plan, None if choice.new else alike(store, plan.settings, choice.name)
 
 
 def ready_run(
@@ -314,25 +318,20 @@ def ready_run(
     on: a start that fails leaves nothing behind. Where there is no store yet, `store` is an empty
     one in memory, and `new_store` makes the one for the record when all is checked. Raises
     TfgrpoError; no run and no store is made then."""
-    choice.check()
-    if choice.resume is not None:
-        run = store.runs.get(choice.resume)
-        plan, resumed = plan_resumed(project, run, given), True
-    else:
-        plan = _plan_learning(store, project, given)
-        budgets.open_budget(choice.budget, plan.prices)
+    plan, known = _plan_or_resume(store, project, given, choice)
+    budget = budgets.open_budget(choice.budget, plan.prices)
+    run = known
+    if choice.resume is None:
         check_endpoints(plan.settings.models, os.environ, plan.endpoints)
         if new_store is not None:
             check_name("branch", plan.settings.branch)
             check_name("run", choice.name or "run")
             store = new_store()
-        known = None if choice.new else alike(store, plan.settings, choice.name)
-        resumed = known is not None
         run = known or prepare_run(store, plan.settings, choice.name, plan.stem)
         remember_own(project.run_permissions(run.name, run.config))
+    assert run is not None, "a run to resume is known"
     keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
-    budget = budgets.open_budget(choice.budget, plan.prices)
-    return ReadyRun(run, resumed, plan, budget, keep_going)
+    return ReadyRun(run, known is not None, plan, budget, keep_going)
 
 
 def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:

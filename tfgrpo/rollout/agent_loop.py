@@ -135,10 +135,6 @@ class Agent:
         self._by_api = protocol != "text"
         self._forced = protocol == "api"
 
-    def of(self, domain: Domain) -> Domain:
-        """A domain whose attempts are this agent's."""
-        return replace(domain, rollout=self.rollout)
-
     async def specs(self) -> list[ToolSpec]:
         """Returns what a model is told of the tools where no library says otherwise."""
         tools = self._toolbox.tools()
@@ -248,7 +244,7 @@ async def equipped(
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         is_local = settings.models.model.startswith(LOCAL)  # small models follow plain text better
         agent = Agent(box, record, limits=limits, protocol="text" if is_local else "auto")
-        yield bounded(agent.of(domain), settings.concurrency), agent
+        yield bounded(replace(domain, rollout=agent.rollout), settings.concurrency), agent
 
 
 def require_search(domain: Domain, settings: Settings) -> None:

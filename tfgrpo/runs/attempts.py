@@ -16,7 +16,8 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.rollout.attempt import CONFIRMING, EXACT, own_reward, pivot
 from tfgrpo.runs.run_problems import reload_part
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.activity.runs import Evaluation, Run
+from tfgrpo.store.activity.runs import Call, Evaluation, Run
+from tfgrpo.store.damaged_values import listed, objects
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
@@ -329,14 +330,26 @@ def known_evaluation_problems(
 
 def _prompt(store: Store, attempt: RecordedAttempt) -> tuple[tuple[str, str], ...]:
     call = store.runs.call(bytes.fromhex(attempt.calls[0])) if attempt.calls else None
-    if call is None:
+    return () if call is None else sent_messages(call, turns=False)
+
+
+def sent_messages(call: Call, *, turns: bool = True) -> tuple[tuple[str, str], ...]:
+    """The messages of a call's request, as (role, text), with the turns after them, which are
+    objects there; none of a request that cannot be read."""
+    try:
+        sent = listed(json.loads(call.request))
+    except ValueError:
         return ()
-    sent = json.loads(call.request)  # a prompt's messages are pairs, an agent's turns objects
-    return tuple((str(m[0]), _content(m[1])) for m in sent if isinstance(m, list))
+    pairs = [tuple(one) for one in sent if isinstance(one, list) and len(one) == 2]
+    if turns:
+        pairs += [(one.get("role"), one.get("content")) for one in objects(sent)]
+    return tuple((str(role), _content(content)) for role, content in pairs)
 
 
 def _content(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _messages(store: Store, attempt: RecordedAttempt) -> Iterator[tuple[str, str]]:

@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfgrpo.rendering.experience_texts import example_parts
-from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
+from tfgrpo.runs.attempts import (
+    AttemptList,
+    AttemptText,
+    RecordedAttempt,
+    run_attempts,
+    sent_messages,
+)
 from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.runs.run_versions import gate_of, pool_versions, step_of, versions_of
 from tfgrpo.store.activity.runs import Call, Run
+from tfgrpo.store.damaged_values import objects
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Event, Experience, Json, Library, Version, evidence_of
 from tfgrpo.store.store import Store
@@ -122,10 +129,12 @@ def group_view(
     first = group[0]
     text = listed.text(first)
     library = store.library(store.version(first.version))
-    shown = [one for one in group if sample in (None, one.sample)]
-    attempts = tuple(
-        _attempt(one, text if one is first else listed.text(one), text, library) for one in shown
-    )
+    attempts = []
+    for one in group:
+        if sample in (None, one.sample):
+            words = text if one is first else listed.text(one)
+            own = highlighted(words.prompt, library) if words.prompt != text.prompt else None
+            attempts.append(ShownAttempt(one, tuple(_messages(one, words)), own))
     decisions: tuple[GroupDecision, ...] = ()
     failed: tuple[Issue, ...] = ()
     compared = None
@@ -142,7 +151,7 @@ def group_view(
         text.ground_truths,
         listed.missing,
         highlighted(text.prompt, library),
-        attempts,
+        tuple(attempts),
         compared,
         decisions,
         failed,
@@ -181,16 +190,6 @@ def _marked(text: str, texts: Mapping[str, Experience], library: Library) -> Ite
         yield PromptPart(text[at:])
 
 
-def _attempt(
-    one: RecordedAttempt, words: AttemptText, group: AttemptText, library: Library
-) -> ShownAttempt:
-    return ShownAttempt(
-        one,
-        tuple(_messages(one, words)),
-        highlighted(words.prompt, library) if words.prompt != group.prompt else None,
-    )
-
-
 def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
     recorded: Sequence[Json] = one.verdict.get("messages", ())
     if not recorded:
@@ -206,16 +205,10 @@ def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
         yield Message(role, content.strip(), role in ("tool", "function", "files"), calls)
 
 
-class _Source(NamedTuple):
-    """A group by what the evidence of its events says."""
-
-    step: int
-    problem: str
-
-    def taught(self, event: Event) -> bool:
-        """Whether an event came of the group, alone or with others."""
-        evidence = evidence_of(event)
-        return self.problem in evidence.problems and evidence.step == self.step
+def _taught(event: Event, step: int, problem: str) -> bool:
+    """Whether an event came of a group, by the number of its step from 0, alone or with others."""
+    evidence = evidence_of(event)
+    return problem in evidence.problems and evidence.step == step
 
 
 def _decided(
@@ -224,45 +217,40 @@ def _decided(
     versions = [v for v in versions_of(store, run) if step_of(v) >= step - 1]
     if not versions or step_of(versions[0]) != step - 1:
         return (), ()
-    source = _Source(step - 1, problem)
-    decisions: list[GroupDecision] = list(_on_probation(store, run, source))
+    place = (step - 1, problem)
+    decisions: list[GroupDecision] = list(_on_probation(store, run, place))
     for version in versions:
         gate = gate_of(version)
         words = None if gate is None else gate.summary
-        decisions += _of_group(store, version, source, words, accepted=True)
+        decisions += _of_group(store, version, place, words, accepted=True)
         if gate is not None and gate.candidate:
             try:
                 aside = store.resolve(gate.candidate)
             except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
                 continue
-            decisions += _of_group(store, aside, source, words, accepted=False)
+            decisions += _of_group(store, aside, place, words, accepted=False)
     return tuple(decisions), tuple(i for i in issues(versions[0]) if i.problem == problem)
 
 
-def _on_probation(store: Store, run: Run, source: _Source) -> Iterator[GroupDecision]:
+def _on_probation(store: Store, run: Run, place: tuple[int, str]) -> Iterator[GroupDecision]:
     texts: dict[str, str | None] = {}
     own: set[str] = set()
     for version in pool_versions(store, run):
         for event in store.events(version):
             before = texts.get(event.experience)
             texts[event.experience] = event.text or before
-            if source.taught(event) or (event.op == "DELETE" and event.experience in own):
+            if _taught(event, *place) or (event.op == "DELETE" and event.experience in own):
                 own.add(event.experience)
                 yield GroupDecision(event, version, before, None, False)
 
 
 def _of_group(
-    store: Store, version: Version, source: _Source, gate: str | None, *, accepted: bool
+    store: Store, version: Version, place: tuple[int, str], gate: str | None, *, accepted: bool
 ) -> Iterator[GroupDecision]:
-    before: dict[str, str] = {}
-    if version.parent is not None:
-        before = store.library(store.version(version.parent)).texts
-    for event in store.events(version):
-        if source.taught(event):
-            there = before.get(event.experience)
-            yield GroupDecision(event, version, there, gate, accepted)
-        if event.text is not None:
-            before[event.experience] = event.text
+    events = [event for event in store.events(version) if _taught(event, *place)]
+    before = store.texts_before(events)
+    for event in events:
+        yield GroupDecision(event, version, before.get(event.row), gate, accepted)
 
 
 def _compared(
@@ -285,16 +273,15 @@ def _compared(
     if not calls:
         return None
     read = tuple(
-        ReflectionCall(stage, one, _request_messages(one), str(one.answer.get("content") or ""))
+        ReflectionCall(stage, one, sent_messages(one), str(one.answer.get("content") or ""))
         for stage, one in calls
     )
     sent_back = {text for one in read for role, text in one.asked if role == "assistant"}
     answers = [one.answered for one in read if one.stage == "comparison"]
     values = [_json(one) for one in answers if one not in sent_back]
     lessons: dict[str, str] = {}
-    for lesson in (one for value in values for one in _list(value.get("lessons"))):
-        if isinstance(lesson, dict):
-            lessons.setdefault(str(lesson.get("text", "")), str(lesson.get("reason", "")))
+    for lesson in (one for value in values for one in objects(value.get("lessons"))):
+        lessons.setdefault(str(lesson.get("text", "")), str(lesson.get("reason", "")))
     value = values[-1] if values else {}
     sides = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
     return ComparedGroup(*sides, tuple(lessons.items()), read)
@@ -310,23 +297,9 @@ def _is_about(call: Call, question: str, *others: str) -> bool:
     """Whether a question is the last one in a comparison, after those that stand beside it."""
     if not question.strip():
         return False
-    text = "\n".join(text for _, text in _request_messages(call))
+    text = "\n".join(text for _, text in sent_messages(call))
     at = text.rfind(question)
     return at >= 0 and all(text.rfind(other) <= at for other in others if other.strip())
-
-
-def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
-    """The messages of a request; turns after them are objects."""
-    try:
-        sent = json.loads(call.request)
-    except ValueError:
-        return ()
-    pairs = [
-        (m[0], m[1]) if isinstance(m, list) else (m.get("role"), m.get("content"))
-        for m in _list(sent)
-        if isinstance(m, dict) or (isinstance(m, list) and len(m) == 2)
-    ]
-    return tuple((str(role), text if isinstance(text, str) else "") for role, text in pairs)
 
 
 def _json(text: str) -> Mapping[str, Any]:
@@ -336,7 +309,3 @@ def _json(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,12 +159,9 @@ def _figures(training: Training, evaluation: EvalProgress | None) -> LiveFigures
     progress = training.progress
     meter, trouble = progress.meter, progress.meter.trouble
     values: dict[str, Any] = {
-        name: getattr(progress, name)
-        for name in (
-            *("step", "steps", "epoch", "epochs", "phase", "stopping", "groups", "groups_done"),
-            *("teaching", "attempts", "attempts_done", "reflected", "lessons", "decided"),
-            *("mean_reward", "library", "fraction", "seconds_left", "dollars_left"),
-        )
+        one.name: getattr(progress, one.name)
+        for one in fields(LiveFigures)
+        if hasattr(progress, one.name)
     }
     return LiveFigures(
         time=time.time_ns() // 1000,

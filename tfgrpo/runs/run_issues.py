@@ -10,7 +10,7 @@ from tfgrpo.model.request_adaptation import Adaptation
 from tfgrpo.rendering.retrieve import OBJECT
 from tfgrpo.runs.run_versions import OVER, gate_of, pool_versions, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.damaged_values import listed, mapping, text, whole
+from tfgrpo.store.damaged_values import objects, text, whole
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
@@ -54,7 +54,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
             text(item.get("reason")),
         )
         for kind in ("refused", "failed")
-        for item in filter(None, map(mapping, listed(version.meta.get(kind))))
+        for item in objects(version.meta.get(kind))
     )
 
 

@@ -189,11 +189,9 @@ class _Step:
     outcomes: dict[str, int] = field(default_factory=dict)
     spent: dict[_Kind, Spent] = field(default_factory=dict)
     learned: LearnedStep | None = None
-    figures: StepFigures | None = None
 
     def add_attempt(self, mark: AttemptMark) -> None:
         """Counts an attempt; what only confirms a lesson is in no group."""
-        self.figures = None
         self.outcomes[mark.outcome] = self.outcomes.get(mark.outcome, 0) + 1
         if mark.sample >= CONFIRMING:
             return
@@ -241,8 +239,6 @@ class RunFollower:
             sums = self._others if step is None else step.spent
             key = (spent.stage, spent.model, spent.endpoint)
             sums[key] = _sum(sums[key], spent) if key in sums else spent
-            if step is not None:
-                step.figures = None
         self._attempt, attempts = runs.attempts_since(run, self._attempt)
         for mark in attempts:
             self._step(mark.step).add_attempt(mark)
@@ -262,7 +258,6 @@ class RunFollower:
                 size = len(self._store.library(version))
                 counts = {str(op): n for op, n in self._store.counts(version).items()}
                 step.learned = LearnedStep(version, size, counts, issues(version))
-                step.figures = None
 
     def _figures(self, state: str, live: LiveFigures | None) -> RunFigures:
         steps = [self._step_figures(number) for number in sorted(self._steps)]
@@ -282,21 +277,19 @@ class RunFollower:
 
     def _step_figures(self, number: int) -> StepFigures:
         step = self._steps[number]
-        if step.figures is None:
-            costs = [self._pricing.cost(spent) for spent in step.spent.values()]
-            step.figures = StepFigures(
-                step=number + 1,
-                attempts=step.attempts,
-                groups=len(step.problems),
-                mixed=self._mixed(step),
-                reward=mean_at_k(step.rewards) if step.rewards else None,
-                outcomes=dict(step.outcomes),
-                tool_calls=sum(one.usage.calls for one in costs if one.stage == "tool"),
-                spent=total(costs),
-                rollouts=total(one for one in costs if one.stage == "rollout"),
-                learned=step.learned,
-            )
-        return step.figures
+        costs = [self._pricing.cost(spent) for spent in step.spent.values()]
+        return StepFigures(
+            step=number + 1,
+            attempts=step.attempts,
+            groups=len(step.problems),
+            mixed=self._mixed(step),
+            reward=mean_at_k(step.rewards) if step.rewards else None,
+            outcomes=dict(step.outcomes),
+            tool_calls=sum(one.usage.calls for one in costs if one.stage == "tool"),
+            spent=total(costs),
+            rollouts=total(one for one in costs if one.stage == "rollout"),
+            learned=step.learned,
+        )
 
     def _mixed(self, step: _Step) -> int | None:
         """How many groups are mixed: as the step's version says, else by the rewards, where these

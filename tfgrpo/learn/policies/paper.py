@@ -70,7 +70,6 @@ class Published:
             lambda place, groups: self._compare(groups[place], step),
         )
         self._parts.progress.enter("decide")
-        self._parts.progress.announce()
         lessons = [lesson for one in comparisons for lesson in one.lessons]
         learned = await self._planner.plan(step, lessons) if lessons else Learned()
         self._parts.progress.decided = len(lessons)

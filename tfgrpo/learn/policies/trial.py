@@ -21,11 +21,10 @@ from tfgrpo.learn.advantage import Advantages, Effect
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.measure import in_trial
+from tfgrpo.learn.measure import Attempt, attempts, in_trial
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
 from tfgrpo.learn.rivals import challenger, of_name, replaced
-from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import derived_id
@@ -42,18 +41,6 @@ TRIAL = "trial"
 
 INSTEAD = "instead"
 """In the evidence of a candidate: the experience whose text a side changed to this one."""
-
-
-class Attempt(NamedTuple):
-    """One attempt: its step and problem, its number among those, what belonged to the problem, what
-    of that it was not shown, and its reward; None where it could not be judged."""
-
-    step: int
-    problem: str
-    sample: int
-    belongs: tuple[str, ...]
-    without: frozenset[str]
-    reward: float | None
 
 
 class Trial:
@@ -93,7 +80,7 @@ class Trial:
 
     def _read(self, step: int) -> None:
         while self._measured <= step:
-            self._attempts += recorded(self._store, self._run, self._measured)
+            self._attempts += attempts(self._store, self._run, self._measured)
             self._measured += 1
 
     def _undecided(self, names: Sequence[str], left: int) -> set[str]:
@@ -164,30 +151,14 @@ def effect_names(store: Store, pool: Pool) -> dict[str, str]:
     }
 
 
-def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
-    """The attempts of a run (of one step) that something on trial belonged to."""
-    attempts = []
-    for row in store.runs.rollouts(run, step):
-        if row.sample < CONFIRMING:
-            belongs, without = (row.verdict.get(name, ()) for name in ("belongs", "without"))
-            shown = (tuple(belongs), frozenset(without))
-            attempts.append(Attempt(row.step, row.problem, row.sample, *shown, row.reward))
-    return attempts
-
-
-def attempts_judged(store: Store, run: Run) -> int:
-    """How many attempts of a trial have a reward."""
-    return sum(one.reward is not None for one in recorded(store, run))
-
-
-def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
+def verdicts(given: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
     """The verdict on each item from the attempts, by its name; `left` attempts may still come. What
     helps must have half of that effect where attempts that could not be judged count as 0: an item
     may make what is wrong unreadable. Attempts are taken by step, problem and number, in whatever
     order they came: so a run that looks as it goes, a resumed run, and a reader of the record see
     the same."""
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
-    for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
+    for one in sorted(given, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
     differences: dict[str, list[Pair]] = {name: [] for name in names}
     at_worst: dict[str, list[float]] = {name: [] for name in names}
@@ -203,9 +174,9 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
                 at_worst[name].append((shown.reward or 0.0) - (other.reward or 0.0))
                 if shown.reward is not None and other.reward is not None:
                     differences[name].append(Pair(problem, step, shown.reward - other.reward))
-    coming = left / len(attempts) if attempts else math.inf
+    coming = left / len(given) if given else math.inf
     judged = {
-        name: judge(values, len(values) * coming if attempts else left)
+        name: judge(values, len(values) * coming if given else left)
         for name, values in differences.items()
     }
     undecided: Verdict = "undecided" if left > 0 else "too small"
@@ -242,14 +213,14 @@ class Tried(NamedTuple):
         }
 
 
-def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
-    """What a trial came to, in library order; `left` attempts may still come."""
-    attempts, advantages = recorded(store, run), Advantages()
+def results(store: Store, run: Run) -> list[Tried]:
+    """What a trial that is over came to, in library order."""
+    advantages = Advantages()
     advantages.add(in_trial(store, run))
     beliefs = advantages.effects()
     pool = _first_pool(store, run)
     called = effect_names(store, pool)
-    judged = verdicts(attempts, list(called.values()), left)
+    judged = verdicts(list(attempts(store, run)), list(called.values()), 0)
     there = pool.library.by_id
     tried = []
     for factor, name in called.items():
@@ -299,7 +270,7 @@ def conclude(store: Store, run: Run, model: str) -> tuple[Version, list[Tried]]:
             "model": model,
             "data": run.config["data"],
             "data_digest": run.config["data_digest"],
-            "attempts": attempts_judged(store, run),
+            "attempts": len(in_trial(store, run)),
         },
     }
     for recording in recordings(store, message):
