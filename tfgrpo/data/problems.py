@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -170,6 +171,15 @@ def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, .
     """The problems that have none of these ids, in order."""
     left_out = set(ids)
     return tuple(problem for problem in problems if problem.id not in left_out)
+
+
+def batches(
+    problems: Sequence[Problem], size: int, *, epoch: int, seed: int
+) -> list[tuple[Problem, ...]]:
+    """The batches of an epoch: shuffled anew for each, the last partial one included."""
+    order = list(problems)
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return [tuple(order[i : i + size]) for i in range(0, len(order), size)]
 
 
 def digest(problems: Sequence[Problem]) -> str:
