@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import product
@@ -100,10 +100,6 @@ class FieldRules(Comparing):
         rule = self.fields.get(name, FieldRule())
         ours = {k: getattr(self, k) for k in Comparing.model_fields if getattr(rule, k) is None}
         return rule.model_copy(update=ours)
-
-    def scored(self, gold: Iterable[str]) -> list[str]:
-        """Returns the names of the fields that count, for a ground truth with these."""
-        return list(self.fields or gold)
 
     def schema_error(self, value: Any) -> str:
         """Returns how an answer breaks the schema; nothing where it keeps to it."""
@@ -302,7 +298,7 @@ def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
         return Verdict(float(not why), normal, f"{place}: {why or 'equal'}")
     if not isinstance(value, dict):
         return Verdict(0.0, normal, f"{place}: not an object")
-    have, names = dict(leaves(value)), rules.scored(dict(leaves(gold)))
+    have, names = dict(leaves(value)), list(rules.fields or dict(leaves(gold)))
     results = {
         name: compare_field(_value(gold, name), _value(value, name), rules.rule(name))
         for name in names

@@ -104,14 +104,14 @@ def make_domain(argument: str) -> Domain:
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         problem, text = context.problem, trajectory.response
-        asked = {"problem": problem.problem, "scale": file.scale}
+        common = {"problem": problem.problem, "scale": file.scale}
         grades: list[float] = []
         reasons: list[str] = []
         for turn in range(times):
             is_second = file.compare and turn % 2 == 1
             first, second = (problem.answer, text) if is_second else (text, problem.answer)
             texts = {"first": first, "second": second} if file.compare else {"response": text}
-            given = await ask_judge(context, prompt, asked | texts, OneGrade, (turn,))
+            given = await ask_judge(context, prompt, common | texts, OneGrade, (turn,))
             grades.append(10 - given.grade if is_second else given.grade)
             reasons.append(given.why)
         details = {"grades": grades, "spread": round(pstdev(grades), 3), "why": reasons[0]}
