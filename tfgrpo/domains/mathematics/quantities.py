@@ -165,7 +165,7 @@ def _same(want: Quantity, have: Quantity, rules: Rules) -> bool:
 def ends(value: Fraction) -> bool:
     """Whether a number can be written as a decimal with an end."""
     below = value.denominator
-    return 10 ** below.bit_length() % below == 0
+    return pow(10, below.bit_length(), below) == 0
 
 
 def _exponent(value: Fraction) -> int:
