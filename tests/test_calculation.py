@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from conftest import Cli
 
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
@@ -132,11 +128,3 @@ def test_the_option_takes_the_reward_of_a_flawed_winner_and_says_why() -> None:
 
 def test_a_long_response_takes_no_time() -> None:
     assert flaw("1 + " * 20_000 + r"1 = 2 \boxed{2}") is None
-
-
-def test_recorded_attempts_are_checked_by_the_command(cli: Cli, tmp_path: Path) -> None:
-    rows = [{"gold": "8", "pred": text} for text in (SOUND[0], FLAWED[0])]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = cli("verify", "a.jsonl", "--domain", "math:calculation=checked", "--all").stdout
-    assert "1 right, 1 wrong" in said
-    assert "5 + 3 = 9 is not so" in said

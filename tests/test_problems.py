@@ -12,9 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.data.problems import DatasetError, Problem, digest, load, of_rows, without_answer
+from tfgrpo.data.problems import (
+    DatasetError,
+    Problem,
+    batches,
+    digest,
+    load,
+    of_rows,
+    without_answer,
+)
 from tfgrpo.data.readers import Row
-from tfgrpo.data.shuffled_batches import batches
 
 ROW = '{"problem": "What is 1 + 1?", "answer": "2"}'
 

@@ -63,7 +63,7 @@ def test_options_are_part_of_what_a_score_depends_on() -> None:
 def test_an_unknown_option_is_an_error_with_a_hint(options: str) -> None:
     with pytest.raises(DomainError) as caught:
         domains.find(f"math:{options}")
-    assert "digits=4" in str(caught.value.hint)
+    assert "digits=2|3|4|" in str(caught.value.hint)
 
 
 def test_any_of_several_ground_truths_is_right_and_the_rule_is_shown(

@@ -16,7 +16,7 @@ from waiting import until, until_so
 from tfgrpo.data.problems import DatasetError, Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain, Verdict
-from tfgrpo.domains.verifier import Verifier, check_golds
+from tfgrpo.domains.verifier import Verifier, verifiable
 
 ENDLESS = r"\boxed{\sum_{n=1}^{99999999} \frac{1}{n^n+1}}"  # it is summed term by term
 
@@ -159,17 +159,17 @@ def hangs(problem: Problem) -> str | None:
 
 def test_a_ground_truth_that_hangs_what_parses_it_is_told_and_the_others_are_fine() -> None:
     domain = Domain(name="hanging", verify=math.verify, check=hangs)
-    found = [Problem(str(n), "q", "hang" if n == 7 else "5") for n in range(20)]
+    found = tuple(Problem(str(n), "q", "hang" if n == 7 else "5") for n in range(20))
     with pytest.raises(DatasetError, match=r"d\.jsonl: 7: .*no verdict in 3 s") as caught:
-        check_golds(found, "d.jsonl", domain, seconds=3)
+        verifiable(found, "d.jsonl", domain, [], skip=False, seconds=3)
     assert "like that" not in str(caught.value)
 
 
 def test_unusable_ground_truths_are_refused_by_dataset_and_id_before_anything_is_asked() -> None:
     good = Problem("a", "q", "5")
-    check_golds([good], "data.jsonl", math.DOMAIN)
+    assert verifiable((good,), "data.jsonl", math.DOMAIN, [], skip=False) == ((good,), ())
     with pytest.raises(DatasetError, match=r"data\.jsonl: b: ") as caught:
-        check_golds([good, Problem("b", "q", "$")], "data.jsonl", math.DOMAIN)
+        verifiable((good, Problem("b", "q", "$")), "data.jsonl", math.DOMAIN, [], skip=False)
     assert caught.value.hint
 
 

@@ -6,8 +6,8 @@ conversation, which makes no two of them alike, does not count."""
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.data.problems import Problem
@@ -52,15 +52,8 @@ def _spoken(messages: Turns) -> Turns:
     return tuple(one for one in messages if one[0] != "system")
 
 
-RUN = 4
-"""How many words in a row candidates share."""
-SHARED = 0.3
-"""The share of its runs that an evaluation problem has in common with a candidate."""
 NEAR = 90.0
 """How alike two texts are, out of 100 (rapidfuzz's ratio), to be nearly the same."""
-CANDIDATES = 20
-COMMON = 200
-"""A run of words that stands in more problems than this is a turn of phrase and tells nothing."""
 
 
 class Duplicate(NamedTuple):
@@ -106,7 +99,7 @@ def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
 
 def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Leak]:
     """The evaluation problems that were trained on, each with the nearest training problem."""
-    from rapidfuzz import fuzz
+    from rapidfuzz import fuzz, process
 
     equal: dict[str, Problem] = {}
     for problem in reversed(training):
@@ -117,28 +110,22 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
         "\n\n".join(text for _, text in own_words(one.messages, examples)) or one.problem
         for one in problems
     ]
-    texts = [plain(text) for text in own]
-    shared = _shared(texts[: len(training)], texts[len(training) :])
+    alike: dict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
+    for place, text in enumerate(own[: len(training)]):
+        alike[_numbers(text)][place] = plain(text)
     leaked = []
-    for number, problem in enumerate(evaluation):
+    for problem, text in zip(evaluation, own[len(training) :], strict=True):
         twin = equal.get(_key(problem))
         if twin is not None:
             leaked.append(Leak(problem.id, twin.id, 100.0, _same_answer(problem, twin)))
             continue
-        place = len(training) + number
-        text, numbers = texts[place], _numbers(own[place])
-        nearest = max(
-            (
-                (fuzz.ratio(text, texts[other], score_cutoff=NEAR), -other)
-                for other in shared(number)
-                if _numbers(own[other]) == numbers
-            ),
-            default=(0.0, 0),
-        )
-        if nearest[0]:
-            twin = training[-nearest[1]]
-            likeness, same = min(nearest[0], 99.9), _same_answer(problem, twin)
-            leaked.append(Leak(problem.id, twin.id, likeness, same))
+        others = alike.get(_numbers(text), {})
+        nearest = process.extractOne(plain(text), others, scorer=fuzz.ratio, score_cutoff=NEAR)
+        if nearest is not None:
+            _, likeness, place = nearest
+            twin = training[place]
+            same = _same_answer(problem, twin)
+            leaked.append(Leak(problem.id, twin.id, min(likeness, 99.9), same))
     return leaked
 
 
@@ -194,35 +181,5 @@ def _same_answer(one: Problem, other: Problem) -> bool:
     return one.answer.casefold().split() == other.answer.casefold().split()
 
 
-def _numbers(text: str) -> Counter[str]:
-    return Counter(re.findall(r"\d+", text))
-
-
-def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int], list[int]]:
-    wanted: dict[int, list[int]] = defaultdict(list)
-    sizes = []
-    for number, text in enumerate(evaluation):
-        runs = _runs(text)
-        sizes.append(len(runs))
-        for run in runs:
-            wanted[run].append(number)
-    hits: list[Counter[int]] = [Counter() for _ in evaluation]
-    for other, text in enumerate(training):
-        for run in _runs(text):
-            numbers = wanted.get(run, ())
-            if len(numbers) <= COMMON:
-                for number in numbers:
-                    hits[number][other] += 1
-
-    def most(number: int) -> list[int]:
-        least = SHARED * sizes[number]
-        ranked = [(-n, other) for other, n in hits[number].items() if n >= least]
-        return [other for _, other in sorted(ranked)[:CANDIDATES]]
-
-    return most
-
-
-def _runs(text: str) -> set[int]:
-    """The runs of words in a text, as hashes; a short text is one run."""
-    words = text.split()
-    return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}
+def _numbers(text: str) -> tuple[str, ...]:
+    return tuple(sorted(re.findall(r"\d+", text)))

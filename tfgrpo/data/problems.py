@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -172,6 +173,15 @@ def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, .
     return tuple(problem for problem in problems if problem.id not in left_out)
 
 
+def batches(
+    problems: Sequence[Problem], size: int, *, epoch: int, seed: int
+) -> list[tuple[Problem, ...]]:
+    """The batches of an epoch: shuffled anew for each, the last partial one included."""
+    order = list(problems)
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return [tuple(order[i : i + size]) for i in range(0, len(order), size)]
+
+
 def digest(problems: Sequence[Problem]) -> str:
     """A SHA-256 in hex over the problems in order."""
     rows = [
@@ -190,10 +200,10 @@ def _problem(
     read_from = dict(names)
     for name, their_name in names.items():
         candidates = (their_name, *usual.get(name, ()))
-        present = (one for one in candidates if _field(row.fields, one) not in (MISSING, None))
-        there = (one for one in candidates if _field(row.fields, one) is not MISSING)
+        present = (one for one in candidates if field_of(row.fields, one) not in (MISSING, None))
+        there = (one for one in candidates if field_of(row.fields, one) is not MISSING)
         chosen = read_from[name] = next(present, next(there, their_name))
-        raw[name] = _field(row.fields, chosen)
+        raw[name] = field_of(row.fields, chosen)
         used.add(chosen)
     if "problem" in usual:
         question = raw["problem"]
@@ -242,7 +252,7 @@ def _problem(
 
 def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
     answers = {fold(name) for name in USUAL["answer"]}
-    hidden = {name for name, _ in _leaves(row.fields, known) if fold(name) in answers}
+    hidden = {name for name, _ in leaves(row.fields, known) if fold(name) in answers}
     rest = _pruned(row.fields, {*known, *hidden, ORIGIN})
     for name, value in list(rest.items()):
         try:
@@ -263,7 +273,7 @@ def _without_truths(problems: tuple[Problem, ...], ours: Collection[str]) -> tup
     is_truth: dict[str, bool] = {}
     for problem in problems:
         truths = problem.ground_truths
-        for name, value in _leaves(problem.meta, ours):
+        for name, value in leaves(problem.meta, ours):
             texts = [_as_text(one) for one in (value if isinstance(value, list) else [value])]
             if any(texts):
                 same = all(FINAL.sub("", text) in truths for text in texts)
@@ -307,7 +317,7 @@ def _shaped(row: Row, names: Mapping[str, str], key: str | None, base: int) -> d
 
 def _flat(fields: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     """Fields with a field of a field beside them, under its whole name."""
-    value = MISSING if name is None else _field(fields, name)
+    value = MISSING if name is None else field_of(fields, name)
     return fields if name is None or value is MISSING else {**fields, name: value}
 
 
@@ -369,12 +379,19 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
     )
 
 
-def _field(fields: Mapping[str, Any], name: str) -> Any:
-    if name in fields:
-        return fields[name]
-    first, dot, rest = name.partition(".")
-    within = fields.get(first) if dot else None
-    return _field(within, rest) if isinstance(within, dict) else MISSING
+def field_of(value: Any, name: str) -> Any:
+    """The field of an object by its whole name, `a.b` being the field b of a; `MISSING` if it is
+    not there."""
+    if not isinstance(value, Mapping):
+        return MISSING
+    if name in value:
+        return value[name]
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        within = value.get(".".join(parts[:cut]))
+        if isinstance(within, dict):
+            return field_of(within, ".".join(parts[cut:]))
+    return MISSING
 
 
 def _messages(value: object) -> tuple[Message, ...]:
@@ -426,19 +443,21 @@ SHOWN = 6
 
 def sizes(fields: Mapping[str, Any], used: Collection[str] = ()) -> dict[str, int]:
     """The characters of each field of a row that has text and is none of those `used`."""
-    leaves = ((name, _size(value)) for name, value in _leaves(fields, used))
-    return {name: size for name, size in leaves if size}
+    counted = ((name, _size(value)) for name, value in leaves(fields, used))
+    return {name: size for name, size in counted if size}
 
 
-def _leaves(
-    fields: Mapping[str, Any], used: Collection[str], before: str = ""
+def leaves(
+    fields: Mapping[str, Any], used: Collection[str] = (), before: str = ""
 ) -> Iterator[tuple[str, Any]]:
+    """Yields the fields by their whole names, those of objects within as `outer.inner`, but for
+    what is `used`."""
     for key, value in fields.items():
         name = f"{before}{key}"
         if name in used:
             continue
-        if isinstance(value, dict):
-            yield from _leaves(value, used, f"{name}.")
+        if isinstance(value, dict) and value:
+            yield from leaves(value, used, f"{name}.")
         else:
             yield name, value
 

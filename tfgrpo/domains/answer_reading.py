@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.doubt import any_of, pattern
-from tfgrpo.domains.mathematics.extract import BOX, CLAUSE, JOINT, TAG, TAKEN_BACK, ending, spoken
+from tfgrpo.domains.mathematics.extract import CLAUSE, JOINT, TAKEN_BACK, ending, spoken
 from tfgrpo.domains.mathematics.second_answers import DENIED, texts_behind
 from tfgrpo.domains.mathematics.second_answers import LEAD as LEADING
 
@@ -106,7 +106,7 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
         if len(bodies) > 1:
             return NoAnswer(f"box: {' and '.join(map(show, bodies))}: several are no answer")
         last = "" if re.search(r"boxed|fbox|</answer>", lines[-1], re.I) else lines[-1]
-        others = tuple(texts_behind(response[_box_end(response) :]))
+        others = tuple(texts_behind(end.rest))
         return GivenAnswer(bodies[0], "box", "", last, others)
     before = lines[-2] if len(lines) > 1 else ""
     if is_taken_back(before):
@@ -114,18 +114,6 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
     if GOES_ON.search(before) and not is_declared(lines[-1]):
         return NoAnswer(f"last line: it goes on with {show(before)}")
     return GivenAnswer(lines[-1], "last line", before, others=_declared_before(lines))
-
-
-def _box_end(response: str) -> int:
-    """Returns where the last box or tag of a response ends."""
-    ends = [match.end() for match in TAG.finditer(response)]
-    starts, opened = {match.end() - 1 for match in BOX.finditer(response)}, list[int]()
-    for match in re.finditer(r"[{}]", response):
-        if match[0] == "{":
-            opened.append(match.start())
-        elif opened and opened.pop() in starts:
-            ends.append(match.end())
-    return max(ends, default=0)
 
 
 def _declared_before(lines: Sequence[str]) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ T = TypeVar("T", bound="BaseModel")
 
 
 def read_options(domain: str, options: str, choices: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Returns the options that are written, each checked against its values. Raises DomainError
-    naming the first that is unknown, with all there are."""
+    """Returns the options that are written, each checked against its values, if they are listed.
+    Raises DomainError naming the first that is unknown, with all there are."""
     read: dict[str, Any] = {}
     for option in filter(None, (part.strip() for part in options.split(","))):
         name, _, value = (part.strip() for part in option.partition("="))
-        if value not in choices.get(name, ()):
-            known = "; ".join(f"{key}={'|'.join(values)}" for key, values in choices.items())
+        if name not in choices or value not in (choices[name] or (value,)):
+            known = "; ".join(f"{key}={'|'.join(values) or '…'}" for key, values in choices.items())
             raise DomainInvalid(
                 f"{domain} takes no argument {option!r}", hint=f"write {domain}: and any of {known}"
             )

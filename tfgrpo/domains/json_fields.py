@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from itertools import product
@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tfgrpo.data import datasets
 from tfgrpo.data.cell_types import as_date
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import MISSING, Problem, field_of, leaves
 from tfgrpo.domains.answer_reading import NoAnswer
 from tfgrpo.domains.base import Domain, DomainInvalid, Verdict, problem_messages
 from tfgrpo.domains.domain_options import read_options
@@ -53,6 +53,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
 CHOICES = {
     **dict.fromkeys(("case", "accents", "punctuation", "order"), ("keep", "ignore")),
     "extra": ("ignore", "wrong"),
+    "tolerance": (),
 }
 
 
@@ -100,10 +101,6 @@ class FieldRules(Comparing):
         rule = self.fields.get(name, FieldRule())
         ours = {k: getattr(self, k) for k in Comparing.model_fields if getattr(rule, k) is None}
         return rule.model_copy(update=ours)
-
-    def scored(self, gold: Iterable[str]) -> list[str]:
-        """Returns the names of the fields that count, for a ground truth with these."""
-        return list(self.fields or gold)
 
     def schema_error(self, value: Any) -> str:
         """Returns how an answer breaks the schema; nothing where it keeps to it."""
@@ -236,7 +233,7 @@ def read_rules(options: str) -> tuple[FieldRules, str]:
         elif "=" not in options or os.path.isfile(options):
             rules = _from_file(Path(options))
         else:
-            rules = _from_words(options)
+            rules = FieldRules(**read_options("json", options, CHOICES))
     except ValidationError as error:
         raise DomainInvalid(f"json: {first_error(error)}", hint=HINT) from None
     except (ValueError, RecursionError) as error:
@@ -244,16 +241,6 @@ def read_rules(options: str) -> tuple[FieldRules, str]:
     if rules == FieldRules():
         return rules, ""
     return rules, digest(["json", json.loads(rules.as_options())]).hex()[:16]
-
-
-def _from_words(options: str) -> FieldRules:
-    parts = [part.strip() for part in options.split(",")]
-    tolerances = [p.partition("=")[2].strip() for p in parts if p.partition("=")[0] == "tolerance"]
-    others = [part for part in parts if part.partition("=")[0] != "tolerance"]
-    read = read_options("json", ",".join(others), {**CHOICES, "tolerance": ("0.01", "1%")})
-    if tolerances:
-        read["tolerance"] = tolerances[-1]
-    return FieldRules(**read)
 
 
 def _from_file(path: Path) -> FieldRules:
@@ -312,7 +299,7 @@ def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
         return Verdict(float(not why), normal, f"{place}: {why or 'equal'}")
     if not isinstance(value, dict):
         return Verdict(0.0, normal, f"{place}: not an object")
-    have, names = dict(leaves(value)), rules.scored(dict(leaves(gold)))
+    have, names = dict(leaves(value)), list(rules.fields or dict(leaves(gold)))
     results = {
         name: compare_field(_value(gold, name), _value(value, name), rules.rule(name))
         for name in names
@@ -336,28 +323,9 @@ def _judge(gold: Any, value: Any, place: str, rules: FieldRules) -> Verdict:
     return Verdict(right / whole, normal, summary[:400], details)
 
 
-def leaves(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the fields of an object by name, those of objects within it as `outer.inner`."""
-    for key, one in value.items():
-        name = f"{before}{key}"
-        if isinstance(one, dict) and one:
-            yield from leaves(one, f"{name}.")
-        else:
-            yield name, one
-
-
 def _value(value: Any, name: str) -> Any:
-    """Returns a field of an object by its name, `a.b` being the field b of a; None if not there."""
-    if not isinstance(value, dict):
-        return None
-    if name in value:
-        return value[name]
-    parts = name.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        within = value.get(".".join(parts[:cut]))
-        if isinstance(within, dict):
-            return _value(within, ".".join(parts[cut:]))
-    return None
+    there = field_of(value, name)
+    return None if there is MISSING else there
 
 
 def check(problem: Problem) -> str | None:

@@ -12,7 +12,6 @@ made in both orders and averaged, as judges favour a place (Wang et al., arXiv 2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Annotated, Literal, TypeVar
@@ -58,43 +57,10 @@ class OneGrade(BaseModel):
     grade: Annotated[float, BeforeValidator(_number)] = Field(ge=0, le=10)
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """What a judge's grades come to: their mean and spread (standard deviation), 0 to 10."""
-
-    mean: float
-    spread: float
-    grades: tuple[float, ...]
-    why: str
-
-
 async def ask_question(context: Context, text: str, question: str, *, number: int = 0) -> YesNo:
     """Asks the judge one question about an answer. Raises CallFailed and EndpointError."""
     values = {"problem": context.problem.problem, "response": text, "question": question}
     return await ask_judge(context, "question", values, YesNo, (number,))
-
-
-async def grade_answer(context: Context, text: str, scale: str, *, repeat: int = 1) -> Grade:
-    """Grades an answer `repeat` times on a scale in words. Raises CallFailed and EndpointError."""
-    values = {"problem": context.problem.problem, "response": text, "scale": scale}
-    grades = [await ask_judge(context, "grade", values, OneGrade, (n,)) for n in range(repeat)]
-    return _combined(grades)
-
-
-async def grade_beside(
-    context: Context, text: str, other: str, scale: str, *, repeat: int = 1
-) -> Grade:
-    """Grades an answer beside another, 10 for far better and 5 for as good, in both orders."""
-    grades = []
-    for turn in range(2 * repeat):
-        first, second = (other, text) if turn % 2 else (text, other)
-        values = {"problem": context.problem.problem, "scale": scale}
-        values |= {"first": first, "second": second}
-        grade = await ask_judge(context, "compare", values, OneGrade, (turn,))
-        if turn % 2:
-            grade = grade.model_copy(update={"grade": 10 - grade.grade})
-        grades.append(grade)
-    return _combined(grades)
 
 
 async def ask_judge(
@@ -119,11 +85,6 @@ async def ask_judge(
     return (await structured_answers.ask(context.judge, request, shape, call_path=call_path)).value
 
 
-def _combined(given: list[OneGrade]) -> Grade:
-    grades = tuple(one.grade for one in given)
-    return Grade(fmean(grades), pstdev(grades), grades, given[0].why)
-
-
 class Scale(BaseModel):
     """A scale file."""
 
@@ -139,15 +100,22 @@ class Scale(BaseModel):
 def make_domain(argument: str) -> Domain:
     """Makes the domain of a scale file. Raises DomainError."""
     file, identity = read_toml(Path(argument), Scale)
+    prompt, times = ("compare", 2 * file.repeat) if file.compare else ("grade", file.repeat)
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
-        text, other = trajectory.response, context.problem.answer
-        if file.compare:
-            grade = await grade_beside(context, text, other, file.scale, repeat=file.repeat)
-        else:
-            grade = await grade_answer(context, text, file.scale, repeat=file.repeat)
-        details = {"grades": list(grade.grades), "spread": round(grade.spread, 3), "why": grade.why}
-        return Verdict(grade.mean / 10, None, f"graded {grade.mean:.1f} of 10", details)
+        problem, text = context.problem, trajectory.response
+        common = {"problem": problem.problem, "scale": file.scale}
+        grades: list[float] = []
+        reasons: list[str] = []
+        for turn in range(times):
+            is_second = file.compare and turn % 2 == 1
+            first, second = (problem.answer, text) if is_second else (text, problem.answer)
+            texts = {"first": first, "second": second} if file.compare else {"response": text}
+            given = await ask_judge(context, prompt, common | texts, OneGrade, (turn,))
+            grades.append(10 - given.grade if is_second else given.grade)
+            reasons.append(given.why)
+        details = {"grades": grades, "spread": round(pstdev(grades), 3), "why": reasons[0]}
+        return Verdict(fmean(grades) / 10, None, f"graded {fmean(grades):.1f} of 10", details)
 
     def load(source: str, fields: Mapping[str, str]) -> tuple[Problem, ...]:
         return conversation.load(source, fields, ground_truth=file.compare)
@@ -159,7 +127,7 @@ def make_domain(argument: str) -> Domain:
         extra=conversation.FIELDS,
         ground_truth=file.compare,
         rollout=conversation.converse,
-        judge_calls=lambda _: file.repeat * (2 if file.compare else 1),
+        judge_calls=lambda _: times,
         agent_objective=file.agent_objective,
         learning_objective=file.learning_objective,
         identity=identity,

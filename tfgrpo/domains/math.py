@@ -18,10 +18,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainInvalid, Verdict
+from tfgrpo.domains.base import Domain, Verdict
+from tfgrpo.domains.domain_options import read_options
 from tfgrpo.domains.mathematics.answers import RUN, check_gold, judge, second_answer, with_letters
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
 from tfgrpo.domains.mathematics.extract import ending
@@ -29,12 +30,8 @@ from tfgrpo.domains.mathematics.numerals import DECIMAL, DOTTED, with_points
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, quantity
 from tfgrpo.domains.mathematics.units import COUNTED
 
-HINT = (
-    "write math:digits=4 (2 to 12), or any of units=lenient|strict, written=latex|python, "
-    "decimal=point|comma, letters=word|product and calculation=free|checked, "
-    "with commas between them"
-)
 CHOICES = {name: get_args(kind) for name, kind in get_type_hints(Rules).items()}
+CHOICES["digits"] = tuple(map(str, range(2, 13)))
 COMMA = re.compile(rf"[-+€$£\\\s]*{DECIMAL}[^\d,;()\[\]]*\Z")
 POINT = re.compile(r"\d\.\d|\d,\d{3},\d{3}")
 BOTH = re.compile(r"\.\d{3},\d")
@@ -73,16 +70,8 @@ def check(problem: Problem, rules: Rules = USUAL) -> str | None:
 
 def with_options(options: str) -> Domain:
     """Returns the domain under other rules, `digits=4,units=strict`. Raises DomainError."""
-    chosen: dict[str, Any] = {}
-    for option in filter(None, options.split(",")):
-        name, _, value = (part.strip() for part in option.partition("="))
-        if name == "digits" and value.isdecimal() and 2 <= int(value) <= 12:
-            chosen[name] = int(value)
-        elif value in CHOICES.get(name, ()):
-            chosen[name] = value
-        else:
-            raise DomainInvalid(f"math takes no argument {option.strip()!r}", hint=HINT)
-    rules = replace(USUAL, **chosen)
+    chosen = read_options("math", options, CHOICES)
+    rules = replace(USUAL, **chosen | {"digits": int(chosen.get("digits", USUAL.digits))})
     return DOMAIN if rules == USUAL else _domain(rules)
 
 

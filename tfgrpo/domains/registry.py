@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -109,7 +109,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Path] = ()) -> Domain:
-    functions: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Any] = {}
     for part, place in places.items():
         offered = _offered(PARTS[part])
         if ":" not in place and place not in offered:
@@ -128,16 +128,10 @@ def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Pat
         functions[part] = function
     if not functions:
         return domain
-    if rollout := functions.get("rollout"):
-        domain = replace(domain, rollout=rollout)
-    domain = replace(
-        domain,
-        retrieve=functions.get("retrieve", domain.retrieve),
-        group=functions.get("group", domain.group),
-    )
-    if reward := functions.get("reward"):
-        domain = rewarded(domain, reward)
-    return replace(domain, identity=f"{domain.identity} {identity(*functions.values())}".strip())
+    own, reward = identity(*functions.values()), functions.pop("reward", None)
+    domain = replace(domain, **functions)
+    domain = rewarded(domain, reward) if reward else domain
+    return replace(domain, identity=f"{domain.identity} {own}".strip())
 
 
 def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:

@@ -268,32 +268,6 @@ async def _wait(outcome: asyncio.Future[bytes], pool: Any) -> bool:
     return stood_still
 
 
-def check_golds(
-    problems: Sequence[Problem],
-    source: str,
-    domain: Domain,
-    *,
-    seconds: float = 10.0,
-    skip: bool = False,
-) -> list[tuple[Problem, str]]:
-    """Returns the problems to leave out, each with the reason: none, unless `skip`.
-
-    Raises DatasetError when there are problems that the domain cannot judge attempts at, with
-    `skip` when there are no others. It says what is wrong with the first and names the others.
-    """
-    unusable = objections(problems, domain, seconds=seconds)
-    if unusable and not (skip and len(unusable) < len(problems)):
-        problem, wrong = unusable[0]
-        others = ", ".join(p.id for p, _ in unusable[1:9]) + (", …" if len(unusable) > 9 else "")
-        more = f" ({len(unusable)} of {len(problems)} are like that: {others})" if others else ""
-        raise DatasetError(
-            f"{source}: {describe_objection(problem, wrong)}{more}",
-            hint="a number, LaTeX, a letter or words can be judged: correct them, "
-            "or leave them out with --skip-unverifiable",
-        )
-    return unusable
-
-
 def objections(
     problems: Sequence[Problem], domain: Domain, *, seconds: float = 10.0
 ) -> list[tuple[Problem, str]]:
@@ -308,21 +282,37 @@ def objections(
 
 
 def verifiable(
-    dataset: tuple[Problem, ...], name: str, domain: Domain, warnings: list[str], *, skip: bool
+    dataset: tuple[Problem, ...],
+    name: str,
+    domain: Domain,
+    warnings: list[str],
+    *,
+    skip: bool,
+    seconds: float = 10.0,
 ) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     """Returns the problems that can be judged, and the ids of those left out, which go into
     `warnings`. Raises DatasetError where there are such and `skip` does not allow to leave them
-    out."""
-    unusable = check_golds(dataset, name, domain, skip=skip)
+    out, or there are no others."""
+    unusable = objections(dataset, domain, seconds=seconds)
     if not unusable:
         return dataset, ()
-    ids = tuple(problem.id for problem, _ in unusable)
-    some = ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
+    ids, first = tuple(problem.id for problem, _ in unusable), describe_objection(*unusable[0])
+    if not skip or len(ids) == len(dataset):
+        more = f" ({len(ids)} of {len(dataset)} are like that: {_some(ids[1:])})" if ids[1:] else ""
+        raise DatasetError(
+            f"{name}: {first}{more}",
+            hint="a number, LaTeX, a letter or words can be judged: correct them, "
+            "or leave them out with --skip-unverifiable",
+        )
     warnings.append(
         f"{name}: {len(ids)} of {len(dataset):,} problems left out, as they cannot be judged: "
-        f"{some} ({describe_objection(*unusable[0])})"
+        f"{_some(ids)} ({first})"
     )
     return without(dataset, ids), ids
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:8]) + (", …" if len(ids) > 8 else "")
 
 
 def describe_objection(problem: Problem, wrong: str) -> str:

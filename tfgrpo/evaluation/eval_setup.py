@@ -16,7 +16,7 @@ from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem, describe_indices, describe_unread
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.registry import with_data
-from tfgrpo.domains.verifier import check_golds, verifiable
+from tfgrpo.domains.verifier import verifiable
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.model.budget import Budget, open_budget
@@ -115,7 +115,7 @@ def plan_evaluation(
     if not plan.missing(store):
         return plan
     if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
-        check_golds(dataset, name, domain)
+        verifiable(dataset, name, domain, warnings, skip=False)
     return replace(plan, budget=open_budget(amount, prices))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from tfgrpo.data.shuffled_batches import batches
+from tfgrpo.data.problems import batches
 from tfgrpo.learn.advantage import Effect
 from tfgrpo.learn.assign import CANDIDATES
 from tfgrpo.learn.collector import Collector, Race

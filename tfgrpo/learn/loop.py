@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo import domains
-from tfgrpo.data.problems import Problem
-from tfgrpo.data.shuffled_batches import batches
+from tfgrpo.data.problems import Problem, batches
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask

@@ -16,14 +16,6 @@ BLANKS = frozenset(" \t\n\r")
 _scan: Callable[[str, int], tuple[Any, int]] = vars(JSONDecoder())["scan_once"]
 _string: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
 _space = re.compile(r"[ \t\n\r]*").match
-_plain_key = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
-"""A key without escapes and its colon, in one step."""
-_colon = re.compile(r"[ \t\n\r]*:[ \t\n\r]*").match
-_after = re.compile(r"[ \t\n\r]*,[ \t\n\r]*").match
-_next = re.compile(r'[ \t\n\r]*(?:,[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*|\})').match
-"""What usually follows a member, in one step: the next plain key and its colon, or the end."""
-
-
 _half = re.compile("[\ud800-\udfff]").sub
 
 
@@ -43,10 +35,6 @@ class Value(NamedTuple):
     end: int
 
 
-_value = tuple.__new__
-"""Makes a Value without a call of Python's own, which is made for every member."""
-
-
 def document(text: str, keys: Collection[str]) -> dict[str, Value]:
     """An object's wanted members. Raises RepeatedKey, and NotJson for what is no object."""
     try:
@@ -59,11 +47,6 @@ def document(text: str, keys: Collection[str]) -> dict[str, Value]:
     except (IndexError, StopIteration, RecursionError, ValueError) as error:
         raise NotJson(str(error)) from None
     return members
-
-
-def string_end(text: str, at: int) -> int:
-    """The place after the string that begins at `at` of a document that was read already."""
-    return _string(text, at + 1, True)[1]
 
 
 def members(text: str, start: int, keys: Collection[str]) -> dict[str, Value]:
@@ -105,40 +88,29 @@ def escaped(text: str) -> str:
 
 def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Value], int]:
     members: dict[str, Value] = {}
-    if text[start] != "{":
-        raise NotJson("this is no object")
-    at = skip(text, start + 1)
+    at = _after(text, start, "{")
     if text[at] == "}":
         return members, at + 1
-    match = _plain_key(text, at)
     while True:
-        if match is not None:
-            key, start = match[1], match.end()
-        else:
-            key, start = _escaped_key(text, at)
+        if text[at] != '"':
+            raise NotJson("a key is missing")
+        key, at = _string(text, at + 1, True)
+        start = _after(text, skip(text, at), ":")
         value, end = _scan(text, start)
         if key in keys:
             if key in members:
                 raise RepeatedKey(key)
-            members[key] = _value(Value, (value, start, end))
-        match = _next(text, end)
-        if match is None:
-            after = _after(text, end)
-            if after is None:
-                raise NotJson("a comma is missing")
-            at = after.end()
-        elif match[1] is None:
-            return members, match.end()
+            members[key] = Value(value, start, end)
+        at = skip(text, end)
+        if text[at] == "}":
+            return members, at + 1
+        at = _after(text, at, ",")
 
 
-def _escaped_key(text: str, at: int) -> tuple[str, int]:
-    if text[at] != '"':
-        raise NotJson("a key is missing")
-    key, at = _string(text, at + 1, True)
-    colon = _colon(text, at)
-    if colon is None:
-        raise NotJson("a colon is missing")
-    return key, colon.end()
+def _after(text: str, at: int, mark: str) -> int:
+    if text[at] != mark:
+        raise NotJson(f"there is no {mark}")
+    return skip(text, at + 1)
 
 
 def skip(text: str, at: int) -> int:

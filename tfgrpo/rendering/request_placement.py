@@ -20,7 +20,6 @@ from tfgrpo.rendering.json_splice import (
     items,
     members,
     skip,
-    string_end,
 )
 from tfgrpo.rendering.render import examples_of, prompt_text, rules_of
 from tfgrpo.store.records import Library
@@ -37,11 +36,6 @@ KEYS = frozenset(
     }
 )
 """The members of a request that are read; none of them may stand in it twice."""
-_usual = re.compile(
-    r'\[\s*\{\s*"role"\s*:\s*"(?:system|developer)"\s*,\s*"content"\s*:\s*(?=")', re.ASCII
-).match
-_usual_end = re.compile(r"\s*\}", re.ASCII).match
-"""How messages usually begin: with one system message that has a role and a text, nothing else."""
 INTRODUCTION = "Experiences from earlier problems. Where one fits the problem, follow it:"
 """The words of training's own prompt, under which the experiences were tried."""
 
@@ -114,12 +108,6 @@ def _turns(text: str, messages: Value | None, first: int, turns: str | None) -> 
 
 
 def _place_in_system(text: str, messages: Value, first: int, added: str) -> Edit:
-    if first == 1 and (begun := _usual(text, messages.start)) is not None:
-        content = messages.value[0].get("content")
-        end = string_end(text, begun.end())
-        edit = _appended(Value(content, begun.end(), end), added)
-        if edit is not None and _usual_end(text, end) is not None:  # neither key is there twice
-            return edit
     last = deque(islice(items(text, messages.start), first), maxlen=1)
     own = f'{{"role":"system","content":"{added}"}}'
     if not last:

@@ -46,6 +46,7 @@ from tfgrpo.domains.mathematics.quantities import (
     unit_factor,
 )
 from tfgrpo.domains.mathematics.surroundings import stands_alone
+from tfgrpo.rendering.experience_texts import one_line
 
 RUN = re.compile(r"[a-zA-Z]{2,4}\Z")
 LOG = re.compile(r"\\?(?<![a-zA-Z])log(?!\s*_|[a-zA-Z\d])")
@@ -360,11 +361,6 @@ def written(text: str) -> str:
     """Returns a text without what does not matter when two are compared letter by letter."""
     bare = without_full_stop(one_line(WRAPPING.sub(r"\1", text)).strip("$ ")).strip("$ ")
     return bare.replace("\\dfrac", "\\frac").translate(DASHES)
-
-
-def one_line(text: str) -> str:
-    """Returns a text with single blanks."""
-    return " ".join(text.split())
 
 
 def in_words(text: str) -> str | None:

@@ -99,11 +99,13 @@ PART = "it is a part of a larger formula"
 class Ending(NamedTuple):
     """How a response ends: the boxes that are its answer, each with its name, if any. `retracted`
     says how the response takes its answer back, in words; else it is empty. `behind` are numbers
-    and formulas that are given as answers behind the boxes, each in the ways to read it."""
+    and formulas that are given as answers behind the boxes, each in the ways to read it, and `rest`
+    is all that stands there."""
 
     boxes: tuple[tuple[str, str], ...]
     retracted: str = ""
     behind: tuple[tuple[str, ...], ...] = ()
+    rest: str = ""
 
     @property
     def listed(self) -> str:
@@ -150,11 +152,12 @@ def ending(response: str) -> Ending:
             retracted = retracted or PART
         chosen = [(chosen[0][0], whole or chosen[0][1])]
     behind: tuple[tuple[str, ...], ...] = ()
+    rest = response[marks[-1][1] :]
     if chosen and not retracted:
-        given = numbers_behind(response[marks[-1][1] :], chosen[0][1])
+        given = numbers_behind(rest, chosen[0][1])
         bodies = {body for _, body in chosen}
         behind = tuple(ways for ways in given if not bodies & {*ways})
-    return Ending(tuple(chosen[::-1]), retracted if chosen else "", behind)
+    return Ending(tuple(chosen[::-1]), retracted if chosen else "", behind, rest)
 
 
 def retraction(response: str, start: int, end: int, body: str) -> str:

@@ -165,10 +165,7 @@ def _same(want: Quantity, have: Quantity, rules: Rules) -> bool:
 def ends(value: Fraction) -> bool:
     """Whether a number can be written as a decimal with an end."""
     below = value.denominator
-    for prime in (2, 5):
-        while below % prime == 0:
-            below //= prime
-    return below == 1
+    return pow(10, below.bit_length(), below) == 0
 
 
 def _exponent(value: Fraction) -> int:
@@ -210,13 +207,8 @@ def is_measure(value: str, way: str) -> bool:
 
 def in_digits(number: Fraction) -> str:
     """Returns a number as a decimal, if it has one of few places, else as a fraction."""
-    rest, places = number.denominator, 0
-    for factor in (2, 5):
-        count = 0
-        while rest % factor == 0 and count <= PLACES:
-            rest, count = rest // factor, count + 1
-        places = max(places, count)
-    if rest != 1 or not 0 < places <= PLACES:
+    places = next((n for n in range(PLACES + 1) if 10**n % number.denominator == 0), 0)
+    if not places:
         return str(number)
     whole, part = divmod(abs(number.numerator) * 10**places // number.denominator, 10**places)
     return f"{'-' if number < 0 else ''}{whole}.{part:0{places}}"
