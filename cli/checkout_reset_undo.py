@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -187,9 +188,11 @@ def redo(app: App) -> None:
     _print_moves(app, "redid", undos.redo(app.store))
 
 
-def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
-    from tfgrpo.display.left_on_record import left_on_record
+DECISION = re.compile(r"(accept|review|reject|reopen) proposal |(promote|rollback) |start exper")
+"""Operations that record a decision too, which an undo of the names does not take back."""
 
+
+def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
     printing.echo(f"{verb} {action}")
     for move in moves:
@@ -205,9 +208,11 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")
-    left = left_on_record(app.store, action, undone=verb == "undid")
-    if left is not None:
-        printing.echo(left)
+    if verb == "undid" and DECISION.match(action):
+        printing.echo(
+            "the decision stays on record: `tfgrpo redo` moves the names to fit it, and "
+            "`proposal reopen` or `experiment rollback` takes it back"
+        )
 
 
 @click.command(cls=CountedCommand)

@@ -20,7 +20,6 @@ from tfgrpo.cli.start_context import (
     needed,
     pass_app,
     pass_given,
-    typed_again,
 )
 from tfgrpo.cli.ui import PAGES
 from tfgrpo.runs.run_issues import issue_counts, resumption
@@ -224,9 +223,7 @@ def _read(app: App, given: Given) -> AttemptList:
         attempts = run_attempts(store, run, project, step=given.step)
     chosen = attempts.of(**given.of("step", "problem", "sample", "failed", "outcome"))
     if not chosen.attempts:
-        hint = f"`{typed_again(*OF_ATTEMPTS, 'problem')}` lists them all"
-        if given.failed and attempts.attempts:
-            hint = "without --failed, all of them are listed"
+        hint = "without the options that choose some, all of them are listed"
         raise UnknownRevision(f"{attempts.title} has no such rollouts", hint=hint)
     return chosen
 

@@ -218,35 +218,6 @@ def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
     return pass_app(called)
 
 
-def typed_again(*without: str) -> str:
-    """The running command as somebody types it for another try, without the named parameters."""
-    import shlex
-
-    context, words = click.get_current_context(), list[str]()
-    while True:
-        words[:0] = [context.info_name or "tfgrpo", *_typed(context, without)]
-        if context.parent is None:
-            return shlex.join(words)
-        context = context.parent
-
-
-def _typed(context: click.Context, without: tuple[str, ...]) -> Iterator[str]:
-    typed = click.core.ParameterSource.COMMANDLINE
-    for one in context.command.params:
-        name = one.name or ""
-        value: Any = context.params.get(name, getattr(one, "flag_value", None))  # as of --force
-        if name in without or context.get_parameter_source(name) is not typed:
-            continue
-        if not isinstance(one, click.Option):
-            yield from map(str, value if one.nargs != 1 else [value])
-        elif one.is_flag:
-            if value == one.flag_value or (one.is_bool_flag and one.secondary_opts):
-                yield one.opts[-1] if value else one.secondary_opts[-1]
-        else:
-            for each in value if one.multiple else [value]:
-                yield from (one.opts[-1], str(each))
-
-
 class Finite(click.types.FloatParamType):
     """A number that can be calculated with: not `nan`, and no larger than a score can be."""
 

@@ -144,12 +144,6 @@ def test_pairs_are_those_of_a_problem_and_have_no_attempts(folder: Path) -> None
     assert refused(folder, *both, "--problem", "line-9")[0] == 1
 
 
-def test_a_hint_lists_all_of_what_was_asked_for(folder: Path) -> None:
-    for words in (["quick"], ["--eval", "v0"]):
-        _, output = refused(folder, *words, "--problem", "line-9", "--sample", "7")
-        assert f"hint: `tfgrpo rollouts {' '.join(words)}` lists them all" in output
-
-
 def test_every_figure_stands_with_a_row_of_its_settings_and_what_would_decide(
     folder: Path,
 ) -> None:
