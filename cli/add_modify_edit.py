@@ -60,7 +60,6 @@ def modify(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
-      tfgrpo modify G0 "Charge both days." -r "shorter"
     """
     from tfgrpo.hand_edits import modified
 
@@ -97,7 +96,6 @@ def keep(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo keep G0 -r "checked with the shop"
-      tfgrpo keep G0 G1
     """
     _each(app, "KEEP", given)
 
@@ -123,20 +121,17 @@ def move(app: App, given: Given) -> None:
       tfgrpo move G1 --before G0 --why "the rule comes before its exception"
       tfgrpo move G0 --last
     """
-    from tfgrpo.hand_edits import Place, move_experiences
+    from tfgrpo.hand_edits import move_experiences
 
     if (given.before is not None) + (given.after is not None) + given.first + given.last != 1:
         raise click.UsageError("give one of --before, --after, --first and --last")
     store, branch = app.store, app.branch()
     at = store.head.version
     ids = list(dict.fromkeys(store.experience_id(e, at) for e in given.experiences))
-    before, after = (
-        None if beside is None else store.experience_id(beside, at)
-        for beside in (given.before, given.after)
-    )
-    place = Place(before, after, given.last)
-    version = move_experiences(store, branch, ids, place, **given.of("message", "reason"))
-    report(app, branch, version)
+    beside = {name: id for name, id in given.of("before", "after").items() if id is not None}
+    place = {name: store.experience_id(id, at) for name, id in beside.items()}
+    how = given.of("last", "message", "reason")
+    report(app, branch, move_experiences(store, branch, ids, **place, **how))
 
 
 def _each(app: App, op: Op, given: Given) -> None:

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tfgrpo.project import Project
     from tfgrpo.store.store import Store
 
-CREATE = "`tfgrpo checkout -b NAME HEAD` creates one"
-NEW_BRANCH = f"`tfgrpo checkout {{}}` switches to one, {CREATE}".format
-SWITCH = "switch to one with `tfgrpo switch {}`".format
-"""Hints where HEAD is detached, for the name of a branch."""
 LARGEST = 10**9
 """Scores, and what they spread by, are no larger than this."""
 
@@ -113,20 +109,16 @@ class App:
         assert self.opened is not None
         return self.opened
 
-    def branch(
-        self,
-        wanted: str = "a new version needs a branch",
-        hint: Callable[[str], str] = NEW_BRANCH,
-    ) -> str:
-        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached, with
-        a hint for the name of a branch."""
+    def branch(self, wanted: str = "a new version needs a branch") -> str:
+        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached."""
         branch = self.store.head.branch
         if branch is None:
             from tfgrpo.store.history.name_moves import branch_to_return_to
 
             there = branch_to_return_to(self.store)
-            words = CREATE if there is None else hint(there)
-            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=words)
+            switch = f"`tfgrpo switch {there}` switches to one, " if there else ""
+            hint = f"{switch}`tfgrpo checkout -b NAME HEAD` creates one"
+            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
         return branch
 
     def adopt(self, store: Store) -> None:
@@ -216,6 +208,17 @@ def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
         command(app, Given(**given))
 
     return pass_app(called)
+
+
+def refuse_others(names: tuple[str, ...], why: str) -> None:
+    """Raises UsageError where anything is given that is none of these, nor --json."""
+    context, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is typed
+        if given and parameter.name not in (*names, "as_json"):
+            is_option = isinstance(parameter, click.Option)
+            called = parameter.opts[0] if is_option else parameter.human_readable_name
+            raise click.UsageError(f"{called} {why}")
 
 
 class Finite(click.types.FloatParamType):

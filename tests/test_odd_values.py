@@ -47,7 +47,6 @@ def store(cli: Cli, tmp_path: Path) -> Path:
         ["traffic", "call-1", "--failed"],
         ["log", "--run", "no-such-run"],
         ["plot", "--html", "run.html", "--json"],
-        ["plot", "-o", "run.html", "--html", "all.html"],
         ["power", "--difference", "nan", "--within", "1", "--between", "1"],
         ["power", "--difference", "0.1", "--within", "1e308", "--between", "1"],
         ["power", "--difference", "0.1", "--within", "inf", "--between", "1", "--json"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import NamedTuple
 
 from tfgrpo.runs.run_versions import step_of, step_stats, versions_of
@@ -13,7 +12,6 @@ from tfgrpo.store.records import OPS
 from tfgrpo.store.store import Store
 
 BARS = " ▁▂▃▄▅▆▇█"
-WIDTH, HEIGHT, MARGIN = 640, 120, 30
 
 
 class Series(NamedTuple):
@@ -88,44 +86,3 @@ def _bar(value: float | None, known: Sequence[float]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.0f}" if value == round(value) and abs(value) >= 2 else f"{value:.3g}"
-
-
-def page(run: Run, series: Sequence[Series]) -> str:
-    """A web page that draws the figures, whole in itself: no script, nothing to load."""
-    charts = "\n".join(_chart(one) for one in series if any(v is not None for v in one.values))
-    name = escape(run.name)
-    return (
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>run {name}</title>\n'
-        "<style>body{font:14px system-ui,sans-serif;margin:2rem;max-width:700px}"
-        "svg{width:100%;height:auto}text{font-size:11px;fill:#555}"
-        "polyline{fill:none;stroke:#2563eb;stroke-width:2}circle{fill:#2563eb}"
-        "line{stroke:#ddd}</style>\n"
-        f"<h1>run {name}</h1>\n<p>{escape(str(run.config['models']['model']))}, "
-        f"{escape(str(run.config['data']))}</p>\n{charts}\n</html>\n"
-    )
-
-
-def _chart(one: Series) -> str:
-    known = [value for value in one.values if value is not None]
-    top = max(max(known), 0.0) or 1.0
-    across = (WIDTH - 2 * MARGIN) / max(1, len(one.values) - 1)
-    points = [
-        (MARGIN + across * i, HEIGHT - (HEIGHT - 20) * max(0.0, value) / top)
-        for i, value in enumerate(one.values)
-        if value is not None
-    ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{_short(value)}</title></circle>'
-        for (x, y), value in zip(points, known, strict=True)
-    )
-    return (
-        f"<h2>{escape(one.name)}</h2>\n"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 20}" role="img" aria-label="{escape(one.name)}">'
-        f'<line x1="{MARGIN}" y1="{HEIGHT}" x2="{WIDTH - MARGIN}" y2="{HEIGHT}"/>'
-        f'<text x="0" y="24">{_short(top)}</text><text x="0" y="{HEIGHT}">0</text>'
-        f'<polyline points="{line}"/>{dots}'
-        f'<text x="{MARGIN}" y="{HEIGHT + 16}">step 1</text>'
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT + 16}" text-anchor="end">'
-        f"step {len(one.values)}</text></svg>"
-    )

@@ -23,7 +23,6 @@ from starlette.routing import Route as Answered
 from starlette.staticfiles import StaticFiles
 
 from tfgrpo.display.graph_layout import HistoryLayout
-from tfgrpo.display.library_figures import Histories
 from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
@@ -63,9 +62,9 @@ def create_site(settings: UiSettings) -> Starlette:
     is an error page."""
     stores = Stores(settings.store, content=settings.content)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
-    histories, layout = Histories(), HistoryLayout()
+    layout = HistoryLayout()
     templates = environment([page.module for page in PAGES])
-    site = Site(settings, stores, templates, navigation, histories, layout, Memory())
+    site = Site(settings, stores, templates, navigation, layout, Memory())
     routes: list[Answered | Mount] = [
         Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES
@@ -78,7 +77,6 @@ def create_site(settings: UiSettings) -> Starlette:
         def warm(store: Store) -> None:
             """Looks through a long history before the first page asks."""
             with suppress(TfgrpoError):
-                histories.ranges(store, store.head.version)
                 layout.rows(store, store.port.last_version(), 1)
 
         warming = asyncio.create_task(stores.run("unknown", warm))
