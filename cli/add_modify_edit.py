@@ -129,9 +129,9 @@ def move(app: App, given: Given) -> None:
     at = store.head.version
     ids = list(dict.fromkeys(store.experience_id(e, at) for e in given.experiences))
     beside = {name: id for name, id in given.of("before", "after").items() if id is not None}
-    place = {name: store.experience_id(id, at) for name, id in beside.items()}
     how = given.of("last", "message", "reason")
-    report(app, branch, move_experiences(store, branch, ids, **place, **how))
+    how |= {name: store.experience_id(id, at) for name, id in beside.items()}
+    report(app, branch, move_experiences(store, branch, ids, **how))
 
 
 def _each(app: App, op: Op, given: Given) -> None:

@@ -177,8 +177,8 @@ async def open_session(
         patience = AWAY if options.shared else FULL
         journal = Journal(store.port.records.writer(), patience=patience)
         stack.callback(journal.close)
-        judging = {"workers": options.verifier_workers, "seconds": options.verifier_seconds}
-        verifier = stack.enter_context(Verifier(**judging))
+        workers, seconds = options.verifier_workers, options.verifier_seconds
+        verifier = stack.enter_context(Verifier(workers=workers, seconds=seconds))
         stack.push_async_callback(endpoints.close)
         yield Session(
             store,
