@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -127,18 +128,21 @@ def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
     from tfgrpo.data import datasets
     from tfgrpo.store.errors import SettingsError, TfgrpoError
 
+    revisions = []
     for name in data:
         spec = datasets.parse(name)
-        if spec.on_hub or Path(spec.source).exists():
-            continue
-        try:
-            app.store.resolve(name)
-        except TfgrpoError:  # neither: what is wrong with it is told when it is opened
-            continue
-        raise SettingsError(
-            f"{name} is a version, where a file of problems is expected",
-            hint=f"tfgrpo {verb} DATA.jsonl --library {name}; --against names another version",
-        )
+        with suppress(TfgrpoError):  # neither: what is wrong with it is told when it is opened
+            if not (spec.on_hub or Path(spec.source).exists()) and app.store.resolve(name):
+                revisions.append(name)
+    if not revisions:
+        return
+    *against, library = revisions
+    control = f" --against {against[-1]}" if against else ""
+    files = " ".join(name for name in data if name not in revisions) or "DATA.jsonl"
+    raise SettingsError(
+        f"{revisions[0]} is a version, where a file of problems is expected",
+        hint=f"tfgrpo {verb} {files} --library {library}{control}",
+    )
 
 
 def read_flags(values: Mapping[str, Any]) -> dict[str, Any]:

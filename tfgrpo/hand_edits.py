@@ -18,7 +18,7 @@ from tfgrpo.store.store import Store
 ENDINGS = {"json": "json", "md": "md", "prompt": "txt"}
 
 
-def library_files(store: Store) -> dict[str, str]:
+def files_beside(store: Store) -> dict[str, str]:
     """Where a library lies beside its store, by format."""
     folder = os.path.dirname(store.file)
     return {kind: os.path.join(folder, f"experiences.{end}") for kind, end in ENDINGS.items()}
@@ -30,7 +30,7 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
     the store itself has what it should."""
     from tfgrpo import interchange
 
-    folder, beside = os.path.dirname(store.file), library_files(store)
+    folder, beside = os.path.dirname(store.file), files_beside(store)
     wanted = {format_: output or beside[format_]}
     if output is None:
         wanted |= {kind: path for kind, path in beside.items() if os.path.exists(path)}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.evaluation import bisect_judges
-from tfgrpo.hand_edits import library_files, write_library
+from tfgrpo.hand_edits import files_beside, write_library
 from tfgrpo.one_writer import alone
 from tfgrpo.rendering.experience_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
@@ -321,7 +321,7 @@ def _indexes(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
-    current = map(Path, library_files(store).values())
+    current = map(Path, files_beside(store).values())
     tried = bisect_judges.library_files(trial_folder(store))
     return [path for path in (*current, *tried) if redactions.holds(path, written)]
 
@@ -329,7 +329,7 @@ def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
 def _rewrite_library(store: Store) -> list[Path]:
     """Writes the library's files that are there anew; returns those that changed."""
     changed = []
-    for format_, file in library_files(store).items():
+    for format_, file in files_beside(store).items():
         if (path := Path(file)).is_file():
             before = path.read_bytes()
             write_library(store, format_, file)
