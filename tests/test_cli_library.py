@@ -231,9 +231,8 @@ def test_a_detached_head_is_shown_the_way_to_a_branch_that_is_there(shop: Cli) -
     back = "`tfgrpo checkout trunk`"
     assert back in left
     assert back in shop("status").stdout
-    one_line_error(shop("add", "More.", ok=False), back)
-    one_line_error(shop("reset", "v0", ok=False), "`tfgrpo switch trunk`")
-    one_line_error(shop("push", "/nowhere/{x}", ok=False), "`tfgrpo push /nowhere/{x} trunk`")
+    for words in (["add", "More."], ["reset", "v0"], ["push", "/nowhere/{x}"]):
+        one_line_error(shop(*words, ok=False), "`tfgrpo switch trunk`")
     shop(*begun[1].split())
     assert json.loads(shop("status", "--json").stdout)["head"] == version
 
