@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, MESSAGE, REASON, flag, option, path, together
-from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given, typed_again
+from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import events_lines, version_move_lines
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
@@ -61,7 +60,6 @@ def modify(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
-      tfgrpo modify G0 "Charge both days." -r "shorter"
     """
     from tfgrpo.hand_edits import modified
 
@@ -98,7 +96,6 @@ def keep(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo keep G0 -r "checked with the shop"
-      tfgrpo keep G0 G1
     """
     _each(app, "KEEP", given)
 
@@ -124,20 +121,17 @@ def move(app: App, given: Given) -> None:
       tfgrpo move G1 --before G0 --why "the rule comes before its exception"
       tfgrpo move G0 --last
     """
-    from tfgrpo.hand_edits import Place, move_experiences
+    from tfgrpo.hand_edits import move_experiences
 
     if (given.before is not None) + (given.after is not None) + given.first + given.last != 1:
         raise click.UsageError("give one of --before, --after, --first and --last")
     store, branch = app.store, app.branch()
     at = store.head.version
     ids = list(dict.fromkeys(store.experience_id(e, at) for e in given.experiences))
-    before, after = (
-        None if beside is None else store.experience_id(beside, at)
-        for beside in (given.before, given.after)
-    )
-    place = Place(before, after, given.last)
-    version = move_experiences(store, branch, ids, place, **given.of("message", "reason"))
-    report(app, branch, version)
+    beside = {name: id for name, id in given.of("before", "after").items() if id is not None}
+    how = given.of("last", "message", "reason")
+    how |= {name: store.experience_id(id, at) for name, id in beside.items()}
+    report(app, branch, move_experiences(store, branch, ids, **how))
 
 
 def _each(app: App, op: Op, given: Given) -> None:
@@ -173,8 +167,7 @@ def report(app: App, branch: str, version: Version) -> None:
 
 
 DRAFTS, DRAFT = "edit-", "draft.md"
-"""How the name of a draft's folder begins, which goes on with a digest of what was in the draft;
-and the draft's own name in it."""
+"""How the name of a draft's folder begins, and the draft's own name in it."""
 
 
 @click.command()
@@ -220,55 +213,38 @@ def edit(app: App, given: Given) -> None:
         report(app, branch, version)
 
 
-class _EditRefused(TfgrpoError):
-    """An edit that came to nothing, whose file is kept."""
-
-
 @contextmanager
 def edited(app: App, content: str) -> Iterator[str]:
     """Opens a text in the user's editor, from a folder of its own beside the store, and yields
-    what was saved. When that was changed and the block fails, it is kept, and the error says how
-    the same command takes it. What a kill has left of earlier drafts is removed, or named."""
-    beside, before = app.path.parent, content.encode()
+    what was saved. When that was changed and the block fails, it is kept, and the error says
+    where. What a kill has left of earlier drafts is removed, or named."""
+    beside, before = app.path.absolute().parent, content.encode()
     beside.mkdir(mode=0o700, parents=True, exist_ok=True)
-    atomic_write.sweep(str(beside), DRAFTS, _remove_draft)
-    with atomic_write.held_folder(beside, f"{DRAFTS}{_digest(before)}-") as folder:
-        path = _named(folder / DRAFT)
+
+    def holds_words(path: Path) -> bool:
+        return path.exists() and path.read_bytes().strip() not in (b"", before.strip())
+
+    def clear(folder: str) -> None:
+        path = Path(folder, DRAFT)
+        if holds_words(path) or len(os.listdir(folder)) > 1:  # an editor keeps words beside it too
+            words = f"{path} has an edit that was interrupted"
+            printing.echo(f"note: {words}; --file takes it, then remove its folder", err=True)
+        else:
+            shutil.rmtree(folder)
+
+    atomic_write.sweep(str(beside), DRAFTS, clear)
+    with atomic_write.held_folder(beside, DRAFTS) as folder:
+        path = folder / DRAFT
         atomic_write.create(path, before)
         try:
             yield edit_file(path)
-        except BaseException as error:
-            if path.exists() and path.read_bytes().strip() not in (b"", before.strip()):
-                if not isinstance(error, TfgrpoError | click.UsageError):
-                    raise
+        except (TfgrpoError, click.UsageError) as error:
+            if holds_words(path):
                 hint = f"{error.hint}; " if isinstance(error, TfgrpoError) and error.hint else ""
-                hint += f"your edit is saved: retry with `{typed_again('in_editor')} --file {path}`"
-                raise _EditRefused(str(error), hint=hint) from error
+                hint += f"your edit is saved: the same command with `--file {path}` takes it"
+                raise TfgrpoError(str(error), hint=hint) from error
             shutil.rmtree(folder)
             raise
-        shutil.rmtree(folder)
-
-
-def _named(path: Path) -> Path:
-    """A path as somebody finds it from where the command was typed: whole where that is not the
-    folder it works in."""
-    elsewhere = click.get_current_context().find_root().params.get("folder") is not None
-    return path.absolute() if elsewhere else Path(os.path.relpath(path))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _remove_draft(folder: str) -> None:
-    """Removes a draft that nobody has open and nobody has changed; names any other."""
-    path, names = Path(folder, DRAFT), os.listdir(folder)
-    content = path.read_bytes() if DRAFT in names else b""
-    changed = content.strip() and _digest(content) not in path.parent.name
-    if changed or names not in ([], [DRAFT]):  # such as a file in which an editor keeps words
-        words = f"{_named(path)} has an edit that was interrupted"
-        printing.echo(f"note: {words}; --file takes it, then remove its folder", err=True)
-    else:
         shutil.rmtree(folder)
 
 

@@ -45,7 +45,6 @@ def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
     \b
     Examples:
       tfgrpo bisect start HEAD v0
-      tfgrpo bisect start web v0 && tfgrpo bisect status
     """
     store = app.store
     versions = [store.resolve(revision) for revision in good]
@@ -64,15 +63,14 @@ def _marking(verdict: searches.BisectVerdict, what: str) -> None:
     @pass_app
     def mark(app: App, revisions: tuple[str, ...]) -> None:
         store = app.store
-        search = searches.load(store)
+        search, versions = searches.load(store), [store.resolve(one) for one in revisions]
         if not revisions:
             number = searches.progress(store, search).next
             if number is None:
-                raise searches.BisectError(
-                    "no version is under test", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
-                )
-            search = searches.mark(store, store.version(number), verdict, "by hand")
-        for version in [store.resolve(revision) for revision in revisions]:
+                hint = f"name one: `tfgrpo bisect {verdict} REVISION`"
+                raise searches.BisectError("no version is under test", hint=hint)
+            versions = [store.version(number)]
+        for version in versions:
             search = searches.mark(store, version, verdict, "by hand")
         _print_state(app, search)
 
@@ -110,20 +108,15 @@ def run(app: App, given: Given) -> None:
         dataset = app.project().record_path(given.score)
         judge = bisect_judges.by_score(store, dataset, given.below)
     progress = bisect_judges.run(store, judge, watch=lambda mark: printing.echo(_mark_line(mark)))
-    if progress.first_bad is None and by_score:
-        version = bisect_judges.unjudged(store, given.score)
-        if version is not None:
-            raise searches.BisectError(
-                f"the first bad version is one of {len(progress.suspects)}, and {version.name} has "
-                f"no score on {given.score}",
-                hint=bisect_judges.to_evaluate(given.score, version)
-                + "; then run the same command again to resume",
-            )
     if progress.first_bad is None:
-        listed = ", ".join(f"v{n}" for n in progress.suspects)
+        unjudged = bisect_judges.unjudged(store, given.score) if by_score else None
+        if unjudged is None:
+            hint = "mark one by hand with `tfgrpo bisect good REVISION` or `bad`"
+            raise searches.BisectError(_suspected(progress), hint=hint)
         raise searches.BisectError(
-            f"the first bad version is one of {listed}: the others are untestable",
-            hint="mark one by hand with `tfgrpo bisect good REVISION` or `bad`",
+            f"the first bad version is one of {len(progress.suspects)}, and {unjudged.name} has no "
+            f"score on {given.score}",
+            hint=f"{bisect_judges.to_evaluate(given.score, unjudged)}; then run this again",
         )
     _print_state(app, searches.load(store))
 
@@ -137,7 +130,6 @@ def log_(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo bisect log
-      tfgrpo bisect log --json
     """
     marks = searches.load(app.store).marks
     rows = [{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks]
@@ -153,26 +145,21 @@ def status(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo bisect status
-      tfgrpo bisect status --json
     """
     store = app.store
     search = searches.load(store)
     progress = searches.progress(store, search)
-    if as_json:
-        printing.emit_json(
-            {
-                "bad": None if search.bad is None else f"v{search.bad}",
-                "good": [f"v{n}" for n in search.good],
-                "skipped": [f"v{n}" for n in sorted(search.skipped)],
-                "suspects": [f"v{n}" for n in progress.suspects],
-                "next": None if progress.next is None else f"v{progress.next}",
-                "found": None if progress.first_bad is None else f"v{progress.first_bad}",
-                "steps": progress.steps,
-            }
-        )
+    if not as_json:
+        printing.emit(app, _view(app, search, progress))
+        _print_state(app, search)
         return
-    printing.emit(app, _view(app, search, progress))
-    _print_state(app, search)
+    ends = {"bad": search.bad, "next": progress.next, "found": progress.first_bad}
+    lists = {"good": search.good, "skipped": sorted(search.skipped), "suspects": progress.suspects}
+    printing.emit_json(
+        {name: None if number is None else f"v{number}" for name, number in ends.items()}
+        | {name: [f"v{number}" for number in numbers] for name, numbers in lists.items()}
+        | {"steps": progress.steps}
+    )
 
 
 @bisect.command()
@@ -183,11 +170,15 @@ def reset(app: App) -> None:
     \b
     Examples:
       tfgrpo bisect reset
-      tfgrpo bisect reset && tfgrpo bisect start web v1
     """
     was_on = searches.reset(app.store)
     forget(trial_folder(app.store))
     printing.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
+
+
+def _suspected(progress: searches.BisectProgress) -> str:
+    listed = ", ".join(f"v{n}" for n in progress.suspects)
+    return f"the first bad version is one of {listed}: the others are untestable"
 
 
 def _mark_line(mark: searches.Mark) -> str:
@@ -227,8 +218,7 @@ def _print_state(app: App, search: searches.BisectSearch) -> None:
         printing.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
         printing.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
     elif progress.suspects:
-        listed = ", ".join(f"v{n}" for n in progress.suspects)
-        printing.echo(f"the first bad version is one of {listed}: the others are untestable")
+        printing.echo(_suspected(progress))
     else:
         ends = {"bad": search.bad is None, "good": not search.good}
         needed = [f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing]

@@ -34,7 +34,6 @@ def blame(app: App, revision: str, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo blame
-      tfgrpo blame v1 --json
     """
     from tfgrpo.display.library_figures import effect_object, known_experiences
     from tfgrpo.display.version_rows import recorder_object
@@ -92,30 +91,22 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo credit
-      tfgrpo credit HEAD --json
     """
     from tfgrpo.evaluation.credit import credits, credits_by_kind
 
-    version = app.store.resolve(revision)
+    store, version = app.store, app.store.resolve(revision)
+    objects: list[dict[str, Any]]
     if by_kind:
-        kinds = credits_by_kind(app.store, version)
-        if as_json:
-            printing.emit_json(
-                [{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds]
-            )
-            return
-        if not kinds:
-            printing.echo("no kinds are known: train with `--field kind=FIELD`")
+        kinds = credits_by_kind(store, version)
+        objects = [{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds]
+        lines = [] if kinds else ["no kinds are known: train with `--field kind=FIELD`"]
         for kind, listed in kinds.items():
-            printing.emit(
-                app, [printing.style(printing.shown(kind), bold=True), *_credit_lines(listed)]
-            )
-        return
-    credited = credits(app.store, version)
-    if as_json:
-        printing.emit_json([_object(one) for one in credited])
+            lines += [printing.style(kind, bold=True), *_credit_lines(listed)]
     else:
-        printing.emit(app, [*_credit_lines(credited), *_advice(credited)])
+        credited = credits(store, version)
+        objects = [_object(one) for one in credited]
+        lines = [*_credit_lines(credited), *_advice(credited)]
+    printing.answer(app, objects, lines, as_json)
 
 
 def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
@@ -151,12 +142,8 @@ def words(credit: Credit | None) -> list[printing.Word]:
 
 
 def _object(one: Credited) -> dict[str, Any]:
-    known = one.credit
-    fields: dict[str, Any] = {
-        "label": one.label,
-        "id": one.experience.id,
-        "text": one.experience.text,
-    }
+    known, lesson = one.credit, one.experience
+    fields: dict[str, Any] = {"label": one.label, "id": lesson.id, "text": lesson.text}
     if known is None:
         return fields | {"verdict": None}
     effect = interval_object(known.effect, known.low, known.high)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
 from tfgrpo.cli import printing
@@ -59,7 +57,6 @@ def branch(app: App, given: Given) -> None:
       tfgrpo branch -m trunk
       tfgrpo branch --protect main
       tfgrpo branch --back prod --why "answers in the wrong unit"
-      tfgrpo branch --back prod v1 --why "incident 214"
     """
     if given.current:
         current = app.store.head.branch
@@ -102,6 +99,10 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
     given = Given(**OWN | vars(given))
     name, revision, message, force = given.name, given.revision, given.message or "", given.force
     others = [one is not None for one in (given.protect, given.unprotect, given.verify)]
+
+    def tell(line: str, **fields: object) -> None:
+        printing.answer(app, fields, [line], given.as_json)
+
     one_of = (given.rename, bool(given.back), given.delete_, *others)
     if given.list_ or given.all_:
         if any((*one_of, given.sign, given.message, given.why, revision)):
@@ -122,24 +123,31 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
         app.force()
     store, at = app.store, "HEAD" if revision is None else revision
     if given.back:
-        _go_back(app, given)
+        from tfgrpo.production.rollback import rollback
+
+        done = rollback(store, name, why=given.why, to=revision)
+        app.has_moved(name)
+        line = f"{name} is at {done.after.name} again (was {done.before.name})"
+        line += f"\nexperiment {done.experiment} was stopped" if done.experiment else ""
+        versions = {"version": done.after.name, "was": done.before.name}
+        tell(line, branch=name, **versions, experiment=done.experiment)
     elif given.rename:
         old, new = name, revision
         if new is None:  # NEW alone, for the branch that HEAD is on
-            old, new = app.store.head.branch if kind == "branch" else None, name
+            old, new = store.head.branch if kind == "branch" else None, name
         if old is None:
             raise click.UsageError(f"--rename needs two names: the {kind}'s, and {new}")
         become = _rename(store, kind, old, new)
-        lines = "\n".join((f"renamed {kind} {old} to {new}", *become))
-        _tell(given, lines, {kind: new, "was": old} | _experiments(become))
+        line = "\n".join((f"renamed {kind} {old} to {new}", *become))
+        tell(line, **{kind: new}, was=old, **({"experiments": become} if become else {}))
     elif given.protect is not None:
         new_ = name_moves.protect(store, kind, given.protect)
         line = f"{kind} {given.protect} is {'now' if new_ else 'already'} protected"
-        _tell(given, line, {kind: given.protect, "protected": True, "changed": new_})
+        tell(line, **{kind: given.protect}, protected=True, changed=new_)
     elif given.unprotect is not None:
         was = name_moves.unprotect(store, kind, given.unprotect)
         line = f"{kind} {given.unprotect} is {'no longer' if was else 'not'} protected"
-        _tell(given, line, {kind: given.unprotect, "protected": False, "changed": was})
+        tell(line, **{kind: given.unprotect}, protected=False, changed=was)
     elif given.verify is not None:
         _verify(app, given.verify, given.as_json)
     elif name is None:
@@ -148,29 +156,30 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
         version, become = _delete(store, kind, name)
         line = f"deleted {kind} {name} (was {version.name}); the version is kept"
         fields = {kind: name, "version": None, "was": version.name}
-        _tell(given, "\n".join((line, *become)), fields | _experiments(become))
+        fields |= {"experiments": become} if become else {}
+        tell("\n".join((line, *become)), **fields)
     elif given.sign:
         from tfgrpo.author import signing_key
         from tfgrpo.store import signing
 
         sign = signing.signer(signing_key(str(app.root)))
         version = signing.sign_tag(store, name, at, sign, message, force=force)
-        fields = {kind: name, "version": version.name, "signed": True}
-        _tell(given, f"tagged {version.name} as {name}, signed", fields)
+        line = f"tagged {version.name} as {name}, signed"
+        tell(line, tag=name, version=version.name, signed=True)
     elif kind == "tag":
         version = store.create_tag(name, at, force=force, why=message)
         line = f"tagged {version.name} as {name}"
-        _tell(given, line, {kind: name, "version": version.name, "signed": False})
+        tell(line, tag=name, version=version.name, signed=False)
     elif force and store.has_branch(name):
         was_at = store.tip(name)
         version = store.move_branch(name, at)
         app.has_moved(name)
         line = f"moved branch {name} from {was_at.name} to {version.name}"
-        _tell(given, line, {kind: name, "version": version.name, "was": was_at.name})
+        tell(line, branch=name, version=version.name, was=was_at.name)
     else:
         at = store.create_branch(name, at).name
         line = f"created branch {name} at {at}; `tfgrpo switch {name}` switches to it"
-        _tell(given, line, {kind: name, "version": at, "was": None})
+        tell(line, branch=name, version=at, was=None)
 
 
 def _delete(store: Store, kind: NameKind, name: str) -> tuple[Version, list[str]]:
@@ -192,41 +201,15 @@ def _rename(store: Store, kind: NameKind, old: str, new: str) -> list[str]:
     return rename_branch(store, old, new)
 
 
-def _experiments(become: list[str]) -> dict[str, object]:
-    return {"experiments": become} if become else {}
-
-
-def _tell(given: Given, line: str, fields: Mapping[str, object]) -> None:
-    """Prints what was done, for people or as JSON."""
-    if given.as_json:
-        printing.emit_json(fields)
-    else:
-        printing.echo(line)
-
-
 def _verify(app: App, name: str, as_json: bool) -> None:
     from tfgrpo.store import signing
 
     checked = signing.check_tag(app.store, name)
-    version = app.store.resolve(name)
-    if as_json:
-        printing.emit_json({"tag": name, "version": version.name, **checked.object})
-    else:
-        printing.echo(f"{name} ({version.name}): {printing.shown(str(checked))}")
+    version = app.store.resolve(name).name
+    fields = {"tag": name, "version": version, **checked.object}
+    printing.answer(app, fields, [f"{name} ({version}): {checked}"], as_json)
     if checked.by is None:
         click.get_current_context().exit(1)
-
-
-def _go_back(app: App, given: Given) -> None:
-    from tfgrpo.production.rollback import rollback
-
-    done = rollback(app.store, given.name, why=given.why, to=given.revision)
-    app.has_moved(given.name)
-    line = f"{given.name} is at {done.after.name} again (was {done.before.name})"
-    if done.experiment is not None:
-        line += f"\nexperiment {done.experiment} was stopped"
-    fields = {"branch": given.name, "version": done.after.name, "was": done.before.name}
-    _tell(given, line, fields | {"experiment": done.experiment})
 
 
 def _list(app: App, kind: NameKind, given: Given) -> None:
@@ -243,13 +226,12 @@ def _list(app: App, kind: NameKind, given: Given) -> None:
         own = {v.number: v.meta.get(TAGGED) for v in store.versions_at(set(names.values()))}
         signed = {name for name, number in names.items() if own[number] == name}
         names = meant_by(store, names)
+    here, mark = (store.head.branch, "  ") if kind == "branch" else (None, "")
     if given.as_json:
         fields: dict[str, object] = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
-        if kind == "branch":
-            fields = {"head": store.head.branch, "branches": names}
+        fields = {"head": here, "branches": names} if kind == "branch" else fields
         printing.emit_json({**fields, "protected": sorted(protected & set(names))})
         return
-    here, mark = (store.head.branch, "  ") if kind == "branch" else (None, "")
     rows = []
     for n, v in names.items():
         marks = "(protected) " * (n in protected) + "(signed) " * (n in signed)

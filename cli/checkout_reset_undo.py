@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -10,7 +11,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, FORCE, JSON, TEXT_PATH, flag, option
 from tfgrpo.cli.help import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
-from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, Given, pass_app, pass_given
+from tfgrpo.cli.start_context import NAME, REVISION, App, Given, pass_app, pass_given
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import PROTECTED
@@ -121,21 +122,7 @@ def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
     printing.echo(f"on branch {branch}, at {head.version.name}, {size}")
 
 
-class _ResetCommand(click.Command):
-    """A command that explains why it has none of the modes of git's reset."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        for mode in ("--hard", "--mixed", "--soft", "--keep"):
-            if mode in args:
-                raise click.UsageError(
-                    f"{mode} is not needed: there is no working tree that a reset could lose. "
-                    "`tfgrpo reset REVISION` moves the branch, and `tfgrpo undo` reverses it",
-                    ctx,
-                )
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_ResetCommand)
+@click.command()
 @click.argument("revision", type=REVISION)
 @FORCE
 @pass_app
@@ -148,7 +135,7 @@ def reset(app: App, revision: str) -> None:
       tfgrpo reset v1
       tfgrpo reset main@{1}
     """
-    branch, before = app.branch("there is no branch to move", SWITCH), app.store.head.version
+    branch, before = app.branch("there is no branch to move"), app.store.head.version
     version = app.store.move_branch(branch, revision)
     app.write_library()
     size = printing.plural(len(app.store.library(version)), "experience")
@@ -182,14 +169,15 @@ def redo(app: App) -> None:
     \b
     Examples:
       tfgrpo undo && tfgrpo redo
-      tfgrpo redo
     """
     _print_moves(app, "redid", undos.redo(app.store))
 
 
-def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
-    from tfgrpo.display.left_on_record import left_on_record
+DECISION = re.compile(r"(accept|review|reject|reopen) proposal |(promote|rollback) |start exper")
+"""Operations that record a decision too, which an undo of the names does not take back."""
 
+
+def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     action = moves[0].action.removeprefix(undos.UNDO)
     printing.echo(f"{verb} {action}")
     for move in moves:
@@ -205,9 +193,11 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")
-    left = left_on_record(app.store, action, undone=verb == "undid")
-    if left is not None:
-        printing.echo(left)
+    if verb == "undid" and DECISION.match(action):
+        printing.echo(
+            "the decision stays on record: `tfgrpo redo` moves the names to fit it, and "
+            "`proposal reopen` or `experiment rollback` takes it back"
+        )
 
 
 @click.command(cls=CountedCommand)

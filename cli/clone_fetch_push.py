@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,19 +16,16 @@ from tfgrpo.author import default_author
 from tfgrpo.cli import merge_pick_revert, printing, trust
 from tfgrpo.cli.flags import FORCE, JSON, flag, option, path
 from tfgrpo.cli.help import ListingGroup, SuggestingGroup
-from tfgrpo.cli.merge_pick_revert import show_conflicts
 from tfgrpo.cli.start_context import (
     BRANCH,
     REF,
     REMOTE,
     REVISION,
-    SWITCH,
     App,
     Given,
     pass_app,
     pass_given,
 )
-from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.address import located, named_by, project_root, store_path
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import merge as merges
@@ -68,7 +65,6 @@ def clone(app: App, location: str, folder: Path | None) -> None:
     \b
     Examples:
       tfgrpo clone team copy
-      tfgrpo clone "$PWD/team" elsewhere/copy
     """
     there = locations.parse(location)
     if folder is None and app.named is not None:
@@ -114,6 +110,10 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
         )
     with locations.source(other.location, author=app.store.author, ssh=_ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
+    _tell_fetched(done, other)
+
+
+def _tell_fetched(done: Transferred, other: Other) -> None:
     printing.echo(f"fetched {_amount(done)} from {other.called}")
     printing.echo_each(_moved(done))
 
@@ -122,7 +122,6 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branch", required=False, type=BRANCH)
 @merge_pick_revert.sides("ours", "theirs")
-@merge_pick_revert.ABORT
 @option("-m, --message", "Message for a merge version.")
 @FORCE
 @pass_given
@@ -138,29 +137,19 @@ def pull(app: App, given: Given) -> None:
       tfgrpo pull origin main --theirs
     """
     store = app.store
-    into = app.branch("there is no branch to pull into", SWITCH)
+    into = app.branch("there is no branch to pull into")
     other = _find(app, given.remote)
     theirs = given.branch or into
-    resolve = merges.side("ours" if given.take == "ours" else "theirs") if given.take else None
-    with locations.source(other.location, author=app.store.author, ssh=_ssh()) as source:
-        try:
-            how = {"into": into, "message": given.message, "resolve": resolve}
-            called = f"{other.called} {theirs}"
-            done = sync.pull(store, source, other.name, theirs, called=called, **how)
-        except merges.MergeConflict as error:
-            show_conflicts(error)
-            raise
-    printing.echo(f"fetched {_amount(done.fetched)} from {other.called}")
-    printing.echo_each(_moved(done.fetched))
-    if done.after.number == done.before.number:
-        printing.echo(f"already up to date: {into} contains {other.called} {theirs}")
-    elif done.after.number == done.theirs.number:
-        printing.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
-        app.write_library()
-    else:
-        merge_pick_revert.print_version(app, done.after, into)
-    near = near_duplicates(store.library(done.before), store.library(done.after))
-    merge_pick_revert.point_out(app, near, done.after)
+    resolve = merges.side(given.take) if given.take else None
+    called = f"{other.called} {theirs}"
+    how = {"into": into, "message": given.message, "resolve": resolve, "called": called}
+    with (
+        locations.source(other.location, author=app.store.author, ssh=_ssh()) as source,
+        merge_pick_revert.conflicts_shown(resolve, as_json=False),
+    ):
+        done = sync.pull(store, source, other.name, theirs, **how)
+    _tell_fetched(done.fetched, other)
+    merge_pick_revert.print_merge(app, done.before, done.theirs, done.after, into, called)
 
 
 @click.command()
@@ -192,9 +181,7 @@ def push(app: App, given: Given) -> None:
     store = app.store
     other = _find(app, given.remote)
     chosen = list(store.branches()) if given.all_ else list(given.names)
-    if not chosen:
-        named = f"name one: `tfgrpo push {other.called}"
-        chosen = [app.branch("there is no branch to push", lambda branch: f"{named} {branch}`")]
+    chosen = chosen or [app.branch("there is no branch to push, unless it is named")]
     chosen += [tag for tag in store.tags() if tag not in chosen] if given.tags else []
     with locations.peer(other.location, author=app.store.author, ssh=_ssh()) as peer:
         done = sync.push(
@@ -272,7 +259,6 @@ def list_(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo remote list
-      tfgrpo remote list --json
     """
     store = app.store
     remotes = Remotes(store).all()
@@ -282,10 +268,8 @@ def list_(app: App, as_json: bool) -> None:
         (name, ", ".join(f"{b} v{n}" for b, n in there[name].items()) or "not fetched", location)
         for name, location in remotes.items()
     ]
-    lines = ["no remotes; add one with `tfgrpo remote add NAME LOCATION`"]
-    if rows:
-        lines = printing.table(rows, header=("remote", "branches", "location"))
-    printing.answer(app, objects, lines, as_json)
+    header, none = ("remote", "branches", "location"), "no remotes; `tfgrpo remote add` adds one"
+    printing.answer(app, objects, printing.table(rows, header=header, none=none), as_json)
 
 
 @remote.command()
@@ -315,7 +299,6 @@ def remove(app: App, name: str) -> None:
     \b
     Examples:
       tfgrpo remote remove origin
-      tfgrpo remote add usb backup.bundle && tfgrpo remote remove usb
     """
     branches = Remotes(app.store).remove(name)
     printing.echo(f"removed {name} and its branches here ({branches})")
@@ -330,7 +313,6 @@ def set_url(app: App, name: str, location: str) -> None:
 
     \b
     Examples:
-      tfgrpo remote set-url origin ../team
       tfgrpo remote set-url origin ssh://lab:2222/srv/experience
     """
     there = locations.parse(location)
@@ -363,9 +345,8 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
       tfgrpo bundle create library.bundle
       tfgrpo bundle create news.bundle main --since v1
     """
-    store = app.store
-    base = store.resolve(since) if since is not None else None
-    header, count = bundles.create(store, file, names, since=base)
+    base = app.store.resolve(since) if since is not None else None
+    header, count = bundles.create(app.store, file, names, since=base)
     printing.echo(f"wrote {printing.plural(count, 'version')} to {file}")
     printing.echo_each(_heads(header.names))
     if header.needs:
@@ -385,31 +366,24 @@ def verify(app: App, file: Path, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo bundle verify team.bundle
-      tfgrpo bundle verify team.bundle --json
     """
     with closing(bundles.Bundle(file)) as opened:
         verified = opened.verify(bundles.needs_met(app.store))
     versions, events = verified.held
     lacking = [digest.hex() for digest in verified.lacking]
-    if as_json:
-        names, needs = verified.header.names, verified.header.needs
-        printing.emit_json(
-            {
-                "versions": versions,
-                "events": events,
-                "head": names.head,
-                "names": {name: digest.hex() for name, digest in names.at.items()},
-                "needs": [digest.hex() for digest in needs],
-                "lacking": lacking,
-            }
-        )
-    else:
-        printing.echo(f"{file} is valid: {_counted(versions, events)}")
-        listed = ", ".join(digest[:12] for digest in lacking)
-        lacks = (
-            f"lacks versions it builds on: {listed}" if lacking else "has everything it builds on"
-        )
-        printing.echo(f"this store {lacks}")
+    names, needs = verified.header.names, verified.header.needs
+    fields = {
+        "versions": versions,
+        "events": events,
+        "head": names.head,
+        "names": {name: digest.hex() for name, digest in names.at.items()},
+        "needs": [digest.hex() for digest in needs],
+        "lacking": lacking,
+    }
+    listed = ", ".join(digest[:12] for digest in lacking)
+    lacks = f"lacks versions it builds on: {listed}" if lacking else "has everything it builds on"
+    lines = [f"{file} is valid: {_counted(versions, events)}", f"this store {lacks}"]
+    printing.answer(app, fields, lines, as_json)
     if lacking:
         click.get_current_context().exit(1)
 
@@ -417,20 +391,18 @@ def verify(app: App, file: Path, as_json: bool) -> None:
 @bundle.command("list-heads")
 @click.argument("file", type=path(dir_okay=False))
 @JSON
-def list_heads(file: Path, as_json: bool) -> None:
+@pass_app
+def list_heads(app: App, file: Path, as_json: bool) -> None:
     """List the branches and tags in FILE, each with its version's digest.
 
     \b
     Examples:
       tfgrpo bundle list-heads team.bundle
-      tfgrpo bundle list-heads team.bundle --json
     """
     with closing(bundles.Bundle(file)) as opened:
         names = opened.names()
-    if as_json:
-        printing.emit_json({name: digest.hex() for name, digest in names.at.items()})
-    else:
-        printing.echo_each(_heads(names))
+    digests = {name: digest.hex() for name, digest in names.at.items()}
+    printing.answer(app, digests, _heads(names), as_json)
 
 
 def _heads(names: Names) -> Iterator[str]:
@@ -453,18 +425,12 @@ def serve(app: App) -> None:
     \b
     Examples:
       tfgrpo serve
-      tfgrpo --store team.db serve
     """
-    opened: list[Store] = []
+    with ExitStack() as opened:
 
-    def open_(path: str | None) -> Store:
-        alone = path is None or app.named is not None
-        at = app.path if alone else located(Path(path or ".").expanduser())
-        opened.append(Store.open(at, author=default_author))
-        return opened[-1]
+        def open_(path: str | None) -> Store:
+            alone = path is None or app.named is not None
+            at = app.path if alone else located(Path(path or ".").expanduser())
+            return opened.enter_context(Store.open(at, author=default_author))
 
-    try:
         answer(open_, sys.stdin.buffer, sys.stdout.buffer)
-    finally:
-        for store in opened:
-            store.close()

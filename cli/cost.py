@@ -38,7 +38,6 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     \b
     Examples:
       tfgrpo cost
-      tfgrpo cost --json
     """
     from tfgrpo.costs.accounts import cached_share, cost_report
 
@@ -118,29 +117,29 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
         if given.as_json:
             printing.emit_json({"nothing": estimate})
         else:
-            printing.echo(printing.shown(estimate))
+            printing.echo(estimate)
         return
     expected, most = summed(estimate.expected), summed(estimate.most)
     if given.as_json:
-        spent = ("steps_done", "spent_tokens", "spent_dollars")
+        names = ("left_out", "unseen", "steps", "steps_done", "spent_tokens", "spent_dollars")
         printing.emit_json(
             {
                 "expected": [_planned_object(one) for one in estimate.expected],
                 "most": [_planned_object(one) for one in estimate.most],
-                "left_out": list(estimate.left_out),
-                "unseen": list(estimate.unseen),
-                "steps": estimate.steps,
                 "seconds": round(expected.seconds),
                 "most_seconds": round(most.seconds),
-                **{name: getattr(estimate, name) for name in spent},
+                **{name: getattr(estimate, name) for name in names},
             }
         )
         return
     if estimate.about:
-        printing.echo(f"{printing.shown(estimate.about)}:")
+        printing.echo(f"{estimate.about}:")
     if given.details:
         for title, stages in (("expected", estimate.expected), ("at most", estimate.most)):
-            rows = [_estimated(one) for one in (*stages, summed(stages))]
+            rows = []
+            for one in (*stages, summed(stages)):
+                tokens = (_short(one.prompt_tokens), _short(one.completion_tokens))
+                rows.append((one.stage, f"{round(one.calls):,}", *tokens, money(one.dollars)))
             printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
     printing.echo_each(printing.wrapped(_sentence(estimate, details=given.details)))
@@ -196,11 +195,6 @@ def _round(amount: float) -> float:
         return 0
     rounded = round(amount, 1 - floor(log10(amount)))
     return round(rounded) if rounded >= 10 else rounded
-
-
-def _estimated(one: StageEstimate) -> list[str]:
-    tokens = (_short(one.prompt_tokens), _short(one.completion_tokens))
-    return [one.stage, f"{round(one.calls):,}", *tokens, money(one.dollars)]
 
 
 def _planned_object(one: StageEstimate) -> dict[str, Any]:

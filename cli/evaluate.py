@@ -103,21 +103,8 @@ def _scored(app: App, plan: EvalPlan, *, quiet: bool) -> Scores:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "eval", also=("problems", "budget"))
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@many(
-    "--library",
-    "Library to test; repeatable.  [HEAD]",
-    "libraries",
-    type=REVISION,
-    default=("HEAD",),
-    show_default=False,
-)
-@option(
-    "--against",
-    "Control; v0 is the empty library.  [v0]",
-    type=REVISION,
-    default="v0",
-    show_default=False,
-)
+@many("--library", "Library to test; repeatable.", "libraries", type=REVISION, default=("HEAD",))
+@option("--against", "Control; v0 is the empty library.", type=REVISION, default="v0")
 @PROBLEMS
 @many("--model", "Model to test with; repeatable.", "models")
 @options.BUDGET
@@ -211,7 +198,6 @@ def power(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo power --difference 0.03 --within 0.45 --between 0.1
-      tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
     """
     from tfgrpo.evaluation.comparison import SAMPLES, Power, power_of
 
@@ -233,20 +219,16 @@ def power(app: App, given: Given) -> None:
         seen = power_of(app.store, *latest_pair(app, control, library, given.data))
         planned = Power(**{k: getattr(seen, k) if v is None else v for k, v in figures.items()})
     rows = planned.table(given.counts or SAMPLES)
-    if given.as_json:
-        decided = [{"samples": n, "problems": problems} for n, problems in rows]
-        spread = {"within": planned.within, "between": planned.between}
-        printing.emit_json({"difference": planned.difference, **spread, "decided_by": decided})
-        return
-    printing.echo(
-        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
-        f"problems and {planned.between:.3f} between them"
-    )
-    if not rows:
-        printing.echo("no number of problems can detect a difference of 0")
-        return
+    decided = [{"samples": n, "problems": problems} for n, problems in rows]
+    fields = {name: getattr(planned, name) for name in ("difference", "within", "between")}
     cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
-    printing.echo_each(printing.table(cells, header=("samples", "problems", "attempts in total")))
+    header = ("samples", "problems", "attempts in total")
+    lines = [
+        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
+        f"problems and {planned.between:.3f} between them",
+        *printing.table(cells, header=header, none="no number of problems detects one of 0"),
+    ]
+    printing.answer(app, {**fields, "decided_by": decided}, lines, given.as_json)
 
 
 def latest_pair(
@@ -328,29 +310,26 @@ def verify(app: App, given: Given) -> None:
     printing.warn(judging_domain.remarks(problems) if judging_domain.remarks else ())
     limits = SessionOptions(verifier_seconds=given.timeout, verifier_workers=given.workers)
     judged = _judged(app, cases, judging_domain, limits, given)
-    right, known = agreement(judged)
-    if given.as_json:
-        printing.emit_json(
-            {
-                "file": str(given.file),
-                "domain": judging_domain.name,
-                "cases": len(judged),
-                "verdicts": _counts(judged),
-                "agreement": [right, known] if known else None,
-                "judged": [_json(case) for case in judged],
-            }
-        )
-        return
-    size = printing.plural(len(judged), "case")
-    printing.echo(f"{given.file}: {size}, domain {judging_domain.name}")
-    printing.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
+    (right, known), name = agreement(judged), judging_domain.name
+    counts = _counts(judged)
+    fields = {
+        "file": str(given.file),
+        "domain": name,
+        "cases": len(judged),
+        "verdicts": counts,
+        "agreement": [right, known] if known else None,
+        "judged": [_json(case) for case in judged],
+    }
+    lines = [
+        f"{given.file}: {printing.plural(len(judged), 'case')}, domain {name}",
+        "  " + ", ".join(f"{count} {word}" for word, count in counts.items()),
+    ]
     if known:
-        printing.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
+        lines.append(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
     everything = given.everything or not known
-    odd = [case for case in judged if everything or case.agrees is False]
-    if odd:
-        printing.echo()
-        printing.emit(app, _table(odd, bool(known)))
+    if odd := [case for case in judged if everything or case.agrees is False]:
+        lines += ["", *_table(odd, bool(known))]
+    printing.answer(app, fields, lines, given.as_json)
 
 
 def _judged(

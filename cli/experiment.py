@@ -14,7 +14,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, JSON, flag, many, option
 from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_app, pass_given
-from tfgrpo.cli.traffic import parse_tag
+from tfgrpo.cli.traffic import parse_tag, scale_of
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
 from tfgrpo.production.promotions import losses_in_words, losses_of
@@ -85,7 +85,6 @@ def start(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
-      tfgrpo experiment start units --control main --candidate v1 --metric errors
     """
     from tfgrpo.improvement.proposal_candidates import start_trial
 
@@ -111,7 +110,6 @@ def list_(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo experiment list
-      tfgrpo experiment list --json
     """
     store = app.store
     listed, rows = records.experiments(store), []
@@ -119,10 +117,9 @@ def list_(app: App, as_json: bool) -> None:
         candidate = f"{one.candidate.revision} ({_versions(store, one)[1]})"
         arms = (one.control.revision, candidate, printing.age(one.started))
         rows.append((one.name, _state(store, one), percent(one.share), *arms))
-    lines = ["no experiments yet; start one with `tfgrpo experiment start`"]
-    if rows:
-        header = ("name", "state", "share", "control", "candidate", "started")
-        lines = printing.table(rows, header=header)
+    header = ("name", "state", "share", "control", "candidate", "started")
+    none = "no experiments yet; start one with `tfgrpo experiment start`"
+    lines = printing.table(rows, header=header, none=none)
     printing.answer(app, lambda: [_object(store, one) for one in listed], lines, as_json)
 
 
@@ -141,7 +138,6 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
     Examples:
       tfgrpo experiment status shorter
       tfgrpo experiment status shorter --tag team=blue
-      tfgrpo experiment status shorter --json
     """
     from tfgrpo.production.experiment_evidence import evidence
 
@@ -165,7 +161,6 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
     \b
     Examples:
       tfgrpo experiment share shorter 50%
-      tfgrpo experiment share shorter 0 --why "over the weekend"
     """
     changed = records.change_share(app.store, name, parse_share(share), why=why)
     printing.echo(f"experiment {name}: {percent(changed.share)} of subjects get the candidate")
@@ -185,7 +180,6 @@ def promote(app: App, name: str, why: str | None) -> None:
     \b
     Examples:
       tfgrpo experiment promote shorter
-      tfgrpo experiment promote shorter --why "read by both of us"
     """
     from tfgrpo.production.experiment_evidence import evidence
 
@@ -215,17 +209,13 @@ def rollback(app: App, name: str, why: str | None) -> None:
     \b
     Examples:
       tfgrpo experiment rollback shorter --why "answers are too short"
-      tfgrpo experiment rollback shorter
     """
-    done = _ended(app, records.roll_back, name, why)
-    app.has_moved(done.control.revision)
-    printing.echo(f"rolled back {name}: {_served(app.store, done)}")
-    lost = losses_of(app.store, done) if len(done.moves) > 1 else ()
-    if lost:
-        branch = done.control.revision
-        printing.echo(
-            f"{branch} has lost {losses_in_words(lost)}; `tfgrpo reflog {branch}` says where it is"
-        )
+    done, branch = _ended(app, records.roll_back, name, why)
+    app.has_moved(branch)
+    printing.echo(f"rolled back {name}: {_served(app.store, branch)}")
+    if lost := losses_of(app.store, done) if len(done.moves) > 1 else ():
+        where = f"`tfgrpo reflog {branch}` says where it is"
+        printing.echo(f"{branch} has lost {losses_in_words(lost)}; {where}")
 
 
 @experiment.command()
@@ -237,11 +227,10 @@ def stop(app: App, name: str, why: str | None) -> None:
 
     \b
     Examples:
-      tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
-    done = _ended(app, records.stop, name, why)
-    printing.echo(f"stopped {name}: {_served(app.store, done)}")
+    _, branch = _ended(app, records.stop, name, why)
+    printing.echo(f"stopped {name}: {_served(app.store, branch)}")
 
 
 def _warn(store: Store, started: Experiment) -> None:
@@ -254,15 +243,18 @@ def _warn(store: Store, started: Experiment) -> None:
         )
 
 
-def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> Experiment:
+def _ended(
+    app: App, end: Callable[..., Experiment], name: str, why: str | None
+) -> tuple[Experiment, str]:
+    """Ends an experiment; returns it and its branch."""
     from tfgrpo.production.experiment_evidence import evidence
 
     shown = evidence(app.store, records.experiment(app.store, name))
-    return end(app.store, name, evidence=shown.as_object(), why=why)
+    done = end(app.store, name, evidence=shown.as_object(), why=why)
+    return done, done.control.revision
 
 
-def _served(store: Store, ended: Experiment) -> str:
-    branch = ended.control.revision
+def _served(store: Store, branch: str) -> str:
     number = store.branches().get(branch)
     return f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
 
@@ -280,23 +272,11 @@ def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], .
     """Guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
     if not given:
         return tuple(guard for guard in records.GUARDS if guard[0] != metric)
-    if given == ("none",):
-        return ()
-    guards = []
-    for one in given:
-        name, equals, by = one.partition("=")
-        guards.append((name, parse_share(by) if equals else records.TOLERANCES.get(name, 0.0)))
-    return tuple(guards)
-
-
-def scale_of(given: str) -> tuple[str, tuple[float, float]]:
-    """A scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
-    metric, _, ends = given.partition("=")
-    try:
-        low, high = map(float, ends.split(".."))
-    except ValueError:
-        raise click.UsageError(f"{given!r} is no scale: write score=1..5") from None
-    return metric, (low, high)
+    parts = [] if given == ("none",) else [one.partition("=") for one in given]
+    return tuple(
+        (name, parse_share(by) if equals else records.TOLERANCES.get(name, 0.0))
+        for name, equals, by in parts
+    )
 
 
 def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
@@ -336,45 +316,35 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     control, candidate = _versions(store, experiment)
     state = _state(store, experiment)
     auto = ", --auto" if experiment.plan.auto else ""
-    branch = printing.shown(experiment.control.revision)
-    tried = f"{printing.shown(experiment.candidate.revision)} ({candidate})"
-    if experiment.state == records.RUNNING:
-        share = percent(experiment.share)
-        outcome = f"{share} of subjects get {tried}, the others {branch} ({control}){auto}"
-    else:
+    branch, tried = experiment.control.revision, f"{experiment.candidate.revision} ({candidate})"
+    outcome = f"{percent(experiment.share)} of subjects get {tried}, the others {branch} "
+    outcome += f"({control}){auto}"
+    if experiment.state != records.RUNNING:
         outcome = _became(store, experiment, tried)
-    yield (
-        f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
-        f"{printing.age(experiment.started)}: {outcome}"
-    )
+    name = printing.style(experiment.name, fg="yellow", bold=True)
+    yield f"{name}  {state}, started {printing.age(experiment.started)}: {outcome}"
     paused = _paused(store, experiment)
     if paused == "gone":
         again = f"`tfgrpo branch {branch} {control}` makes it again"
         yield f"  {branch} is gone, so nobody gets {tried}: stop it, or {again}"
     elif paused is not None:
-        moved = (
-            f"  {branch} was moved since the experiment began, so everybody gets the new version"
-        )
-        yield f"{moved}: stop it, or move the branch back"
+        moved = f"{branch} was moved since the experiment began, so everybody gets the new version"
+        yield f"  {moved}: stop it, or move the branch back"
     header = ("metric", "control", "candidate", "difference", "harm", "benefit", "")
     yield from printing.table([_row(one) for one in shown.compared], header=header)
-    for line in (
-        "harm and benefit: evidence so far, of the evidence needed to show it",
-        *shown.notes,
-    ):
-        yield f"  {printing.shown(line)}"
+    yield "  harm and benefit: evidence so far, of the evidence needed to show it"
+    yield from (f"  {note}" for note in shown.notes)
     yield printing.style(shown.verdict.said, bold=True)
 
 
 def _became(store: Store, ended: Experiment, tried: str) -> str:
     """What became of the branch of an experiment that is over."""
-    branch = printing.shown(ended.control.revision)
-    control = named(store, ended.control.digest)
+    branch, control = ended.control.revision, named(store, ended.control.digest)
     if ended.moves:
         (before, _), *back = ended.moves
         again = "".join(f", and back to {named(store, to)}" for _, to in back)
         return f"{branch} went from {named(store, before)} to {tried}{again}"
-    stood = stood_at(store, ended.control.revision, ended.ended or 0)
+    stood = stood_at(store, branch, ended.ended or 0)
     if stood is None:
         return f"{branch} was deleted meanwhile, without {tried}"
     if stood.digest.hex() == ended.control.digest:
@@ -430,16 +400,12 @@ def rollout(app: App, given: Given) -> None:
     store = app.store
     control = given.on or _target(store, given.candidate)
     listed = tuple(one for many in given.guards for one in many.split(",") if one)
-    metric = given.metric
+    metric, scales = given.metric, tuple(map(scale_of, given.scales))
     guards = tuple(guard for guard in guards_of(listed, metric) if guard[0] != metric)
-    scales = tuple(map(scale_of, given.scales))
     plan = records.ExperimentPlan(metric, guards, auto=True, scales=scales)
     webhook = given.webhook and checked_webhook(given.webhook)
-    until = _seconds(given.until)
-    name = _free_name(store, given.candidate)
-    arms = control, given.candidate
-    share = parse_share(given.share)
-    last = ""
+    until, share = _seconds(given.until), parse_share(given.share)
+    name, arms, last = _free_name(store, given.candidate), (control, given.candidate), ""
     try:
         begun = start_trial(store, name, arms, share, plan, why=given.why)
         printing.echo(f"rollout {name}: {percent(begun.share)} of subjects get {given.candidate}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tfgrpo.interchange.incoming_versions import bring_in, new_batches, plan
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import OPS, Version
+from tfgrpo.store.records import OPS
 from tfgrpo.terminal_safe import unseen_in_words
 
 if TYPE_CHECKING:
@@ -81,8 +82,11 @@ def export(app: App, given: Given) -> None:
         about_it["prices"] = app.project().table("prices")
         is_tagged = signing.is_tagged(app.store, version)
         app.store.signer = file_signer(str(app.root), is_tagged=is_tagged)
-        if not given.with_examples:
-            _say_left_out(app, version, err=given.output == "-")
+        count = examples_in(app.store.library(version))
+        if count and not given.with_examples:
+            keeps = "--with-examples keeps them where problems may be published"
+            left = f"left {printing.plural(count, 'example')} out: {WHY_LEFT_OUT}; {keeps}"
+            printing.echo(left, err=given.output == "-")
     if given.output == "-":
         for piece in interchange.export(app.store, version, chosen, **about_it):
             printing.write_out(piece)
@@ -91,14 +95,6 @@ def export(app: App, given: Given) -> None:
     size = printing.plural(len(app.store.library(version)), "experience")
     signed = ", signed" if chosen == "card" and app.store.signer is not None else ""
     printing.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}{signed}")
-
-
-def _say_left_out(app: App, version: Version, *, err: bool) -> None:
-    count = examples_in(app.store.library(version))
-    if count:
-        examples = printing.plural(count, "example")
-        keeps = "--with-examples keeps them where problems may be published"
-        printing.echo(f"left {examples} out: {WHY_LEFT_OUT}; {keeps}", err=err)
 
 
 @click.command("import")
@@ -172,12 +168,8 @@ def import_(app: App, given: Given) -> None:
         texts = app.store.texts_before(events[:SHOWN])
         for event in events[:SHOWN]:
             printing.echo_each(event_lines(event, texts.get(event.row)))
-        if len(events) > SHOWN:
-            more = printing.plural(len(events) - SHOWN, "more event")
-            printing.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
-    if len(imported.versions) > SHOWN:
-        more = printing.plural(len(imported.versions) - SHOWN, "more version")
-        printing.echo(f"… and {more}: `tfgrpo log` has them all")
+        _tell_rest(events, "event", f"`tfgrpo show {version.name}` has them all")
+    _tell_rest(imported.versions, "version", "`tfgrpo log` has them all")
     if imported.left:
         left = printing.plural(len(imported.left), "experience")
         printing.echo(
@@ -185,6 +177,11 @@ def import_(app: App, given: Given) -> None:
             "or deleted; --again restores it"
         )
     _show_skipped(document)
+
+
+def _tell_rest(things: Sequence[object], noun: str, where: str) -> None:
+    if len(things) > SHOWN:
+        printing.echo(f"… and {printing.plural(len(things) - SHOWN, f'more {noun}')}: {where}")
 
 
 def say_who_signed(app: App, document: Document) -> None:
@@ -247,8 +244,8 @@ def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
     printing.echo(f"skipped {printing.plural(len(document.skipped), 'part')} of {document.name}:")
     for entry in document.skipped[:most]:
         printing.echo(f"  {entry}")
-    if most is not None and len(document.skipped) > most:
-        printing.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
+    if most is not None:
+        _tell_rest(document.skipped, "part", "--dry-run lists them all")
 
 
 def _emit(app: App, branch: str, imported: Imported, document: Document) -> None:
@@ -275,23 +272,21 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
 def _import_settings(app: App, given: Given) -> None:
     translation = translated(given.folder)
     target = Path(os.path.relpath(app.root_or_here / "tfgrpo.toml"))
-    if given.as_json:
-        fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}
-        printing.emit_json(fields)
-    elif given.dry_run:
-        printing.echo(translation.toml, nl=False)
     toml, mode = translation.toml.encode(), atomic_write.SHARED
     if not given.dry_run and not atomic_write.create(target, toml, mode=mode):
         raise InvalidOperation(
             f"there is already a {target}",
             hint="--dry-run prints the settings; move the file away to have them written",
         )
-    if given.as_json or given.dry_run:
-        return
-    printing.echo(f"wrote {target}")
-    printing.echo_each(f"  not translated: {line}" for line in translation.left)
+    fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}
     run = f" --run {translation.run}" if translation.run else ""
-    printing.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
+    lines = [
+        f"wrote {target}",
+        *(f"  not translated: {line}" for line in translation.left),
+        f"next: `tfgrpo train{run} --estimate` says what it takes",
+    ]
+    lines = [translation.toml.rstrip("\n")] if given.dry_run else lines
+    printing.answer(app, fields, lines, given.as_json)
 
 
 def _import_git(app: App, given: Given) -> None:
@@ -301,29 +296,23 @@ def _import_git(app: App, given: Given) -> None:
         raise click.UsageError("--dry-run is for files of experiences and settings")
     returned = mirror.bring_back(app.store, given.folder)
     app.write_library()
-    if given.as_json:
-        fields = {
-            name: [version.name for version in getattr(returned, name)]
-            for name in ("adopted", "by_hand")
-        }
-        names = {
-            name: [{"name": at, "version": version.name} for at, version in getattr(returned, name)]
-            for name in ("moved", "apart")
-        }
-        printing.emit_json({**fields, **names, "unnamed": returned.unnamed})
-        return
-    for version in returned.by_hand:
-        printing.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
+    versions = {"adopted": returned.adopted, "by_hand": returned.by_hand}
+    names = {"moved": returned.moved, "apart": returned.apart}
+    fields: dict[str, Any] = {name: [one.name for one in some] for name, some in versions.items()}
+    for name, moves in names.items():
+        fields[name] = [{"name": at, "version": version.name} for at, version in moves]
     counted = printing.plural(len(returned.adopted), "version")
-    printing.echo(
-        f"read {counted} and {printing.plural(len(returned.by_hand), 'commit')} made by hand"
-    )
-    for name, version in returned.moved:
-        printing.echo(f"{name} is at {version.name}")
-    for name, version in returned.apart:
-        printing.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
-    for name in returned.unnamed:
-        printing.echo(f"{name} cannot be a name here, and was left out")
+    lines = [
+        *(f"{v.name}: {v.message.splitlines()[0]} ({v.author})" for v in returned.by_hand),
+        f"read {counted} and {printing.plural(len(returned.by_hand), 'commit')} made by hand",
+        *(f"{at} is at {version.name}" for at, version in returned.moved),
+        *(
+            f"{at} differs there: it stands at {version.name}, and was left alone here"
+            for at, version in returned.apart
+        ),
+        *(f"{name} cannot be a name here, and was left out" for name in returned.unnamed),
+    ]
+    printing.answer(app, fields | {"unnamed": returned.unnamed}, lines, given.as_json)
 
 
 @click.group(cls=SuggestingGroup)
@@ -333,7 +322,6 @@ def mirror() -> None:
     \b
     Examples:
       tfgrpo mirror git mirror
-      tfgrpo mirror git ../review main
     """
 
 
@@ -360,21 +348,16 @@ def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
     from tfgrpo import mirror as mirrors
 
     done = mirrors.mirror(app.store, folder, revision)
-    if as_json:
-        printing.emit_json(done._asdict() | {"folder": str(folder)})
-        return
-    if done.written:
-        was = f", {done.there} already there" if done.there else ""
-        printing.echo(f"mirrored {printing.plural(done.written, 'version')} to {folder}{was}")
-    else:
-        printing.echo(
-            f"already up to date: {folder} has all {printing.plural(done.there, 'version')}"
-        )
+    was = f", {done.there} already there" if done.there else ""
+    lines = [f"mirrored {printing.plural(done.written, 'version')} to {folder}{was}"]
+    if not done.written:
+        size = printing.plural(done.there, "version")
+        lines = [f"already up to date: {folder} has all {size}"]
     for what, names in (("moved", done.moved), ("removed", done.removed)):
         if names and (done.there or what == "removed"):
-            printing.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+            lines.append(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
     if done.redacted:
-        printing.echo(
-            f"{printing.plural(done.redacted, 'text')} redacted: "
-            "mirrors made before, and their clones, may hold copies"
-        )
+        texts = printing.plural(done.redacted, "text")
+        copies = "mirrors made before, and their clones, may hold copies"
+        lines.append(f"{texts} redacted: {copies}")
+    printing.answer(app, done._asdict() | {"folder": str(folder)}, lines, as_json)

@@ -17,7 +17,6 @@ from tfgrpo.cli.start_context import EXPERIENCE, App, Given, pass_app, pass_give
 from tfgrpo.store import fsck as checks
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
-from tfgrpo.store.store import Store
 from tfgrpo.store.text_occurrences import Occurrence
 
 TO_DO = "see docs/redaction.md for what to do"
@@ -68,21 +67,15 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
     if repair and any(problem.derived for problem in checked.problems):
         dropped = checks.repair(app.store)
         checked = checks.fsck(app.store)
-    if as_json:
-        problems = [problem._asdict() for problem in checked.problems]
-        fields = {"versions": checked.versions, "events": checked.events, "problems": problems}
-        printing.emit_json({**fields, "dropped_snapshots": dropped})
-    else:
-        if dropped is not None:
-            snapshots = printing.plural(dropped, "snapshot")
-            printing.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
-        for problem in checked.problems:
-            printing.echo(f"{printing.style(problem.where, fg='red', bold=True)} {problem.what}")
-        verdict = printing.plural(len(checked.problems), "problem")
-        verdict = verdict if checked.problems else "no problems"
-        versions = printing.plural(checked.versions, "version")
-        printing.echo(f"{versions}, {printing.plural(checked.events, 'event')}: {verdict}")
-    if checked.problems:
+    problems, plural = checked.problems, printing.plural
+    lines = [] if dropped is None else [f"rebuilt, and dropped {plural(dropped, 'snapshot')}"]
+    lines += [f"{printing.style(p.where, fg='red', bold=True)} {p.what}" for p in problems]
+    verdict = plural(len(problems), "problem") if problems else "no problems"
+    size = f"{plural(checked.versions, 'version')}, {plural(checked.events, 'event')}"
+    fields = {**checked._asdict(), "problems": [one._asdict() for one in problems]}
+    fields["dropped_snapshots"] = dropped
+    printing.answer(app, fields, [*lines, f"{size}: {verdict}"], as_json)
+    if problems:
         click.get_current_context().exit(1)
 
 
@@ -123,7 +116,7 @@ def redact(app: App, given: Given) -> None:
     app.unchecked = given.finish
     store = app.store
     if given.finish:
-        _finish(store, as_json=given.as_json)
+        _finish(app, as_json=given.as_json)
         return
     if given.experience is None and given.wanted is None:
         raise click.UsageError("give an EXPERIENCE or a --text")
@@ -174,17 +167,16 @@ def _agreed() -> bool:
         return False
 
 
-def _finish(store: Store, *, as_json: bool) -> None:
-    complete, holding = redaction.finish_everywhere(store)
-    if as_json:
-        printing.emit_json({"finished": complete, "files_left": [str(path) for path in holding]})
+def _finish(app: App, *, as_json: bool) -> None:
+    complete, holding = redaction.finish_everywhere(app.store)
+    lines = [*map(redaction.still, holding)] or [
+        "rewrote the file: nothing that was removed is left in it"
+    ]
+    fields = {"finished": complete, "files_left": [str(path) for path in holding]}
+    printing.answer(app, fields, lines if complete else (), as_json)
     _finished(complete)
-    if not as_json:
-        printing.echo_each(map(_still, holding))
     if holding:
         raise TfgrpoError("the text is still in the files listed above", hint=TO_DO)
-    if not as_json:
-        printing.echo("rewrote the file: nothing that was removed is left in it")
 
 
 def _finished(finished: bool) -> None:
@@ -218,23 +210,19 @@ def _lines(plan: RedactionPlan, around: redaction.Surroundings, given: Given) ->
     if plan.kept:
         yield printing.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(plan.kept)
-    taken = [str(path) for path in around.rewritten]
-    taken[:0] = [words for count, words in _rows(around) if count]
-    for place in taken:
+    for place in (*_rows(around), *around.rewritten):
         yield f"{'would take' if would else 'taking'} the text out of {place}"
     for path in around.left:
         yield printing.style(f"{path} contains the text and is not ours to change", fg="red")
-    yield from map(_yours, around.own)
+    yield from map(redaction.yours, around.own)
 
 
-def _rows(around: redaction.Surroundings) -> Iterable[tuple[int, str]]:
-    """Yields how many rows of files of ours hold the text, and the same in words."""
-    yield around.traffic, f"{printing.plural(around.traffic, 'row')} of the record of traffic"
-    yield around.ledger, f"{printing.plural(around.ledger, 'row')} of the ledger of keys"
-
-
-def _yours(path: object) -> str:
-    return f"{path}, which is yours, contains it as well"
+def _rows(around: redaction.Surroundings) -> Iterable[str]:
+    """Yields how many rows of files of ours hold the text, where some do."""
+    if around.traffic:
+        yield f"{printing.plural(around.traffic, 'row')} of the record of traffic"
+    if around.ledger:
+        yield f"{printing.plural(around.ledger, 'row')} of the ledger of keys"
 
 
 def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
@@ -242,28 +230,25 @@ def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
         yield from printing.wrapped(line, first="  ", indent=4)
 
 
-def _still(path: object) -> str:
-    return printing.style(f"{path} still contains the text", fg="red")
-
-
 def _report(done: Redacted, around: redaction.Surroundings) -> Iterable[str]:
     for version in done.versions:
         yield f"{printing.style(version.name, fg='yellow')}: {version.message}"
     yield from redaction.work_words(around)
-    yield from map(_still, around.left)
-    yield from map(_yours, around.own)
-    counts = (
-        (len(done.plan.events), "event", ""),
-        (len(done.plan.records), "place", " in training records"),
-    )
-    places = [printing.plural(count, what) + of for count, what, of in counts if count]
-    if places := [*places, *(words for count, words in _rows(around) if count)]:
+    yield from map(redaction.still, around.left)
+    yield from map(redaction.yours, around.own)
+    places = []
+    if done.plan.events:
+        places.append(printing.plural(len(done.plan.events), "event"))
+    if done.plan.records:
+        places.append(f"{printing.plural(len(done.plan.records), 'place')} in training records")
+    if places := [*places, *_rows(around)]:
         yield f"redacted {', '.join(places)}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"
 
 
 def _as_object(plan: RedactionPlan, around: redaction.Surroundings) -> dict[str, object]:
+    files = {"rewritten": around.rewritten, "files_left": around.left, "own_files": around.own}
     return {
         "events": [
             {"version": f"v{e.version}", "row": e.row, "op": e.op, "experience": e.experience}
@@ -271,10 +256,8 @@ def _as_object(plan: RedactionPlan, around: redaction.Surroundings) -> dict[str,
         ],
         "records": [place._asdict() for place in plan.records],
         "kept": [place._asdict() for place in plan.kept],
-        "live": {branch: list(ids) for branch, ids in plan.live.items()},
+        "live": dict(plan.live),
         "traffic": around.traffic,
         "ledger": around.ledger,
-        "rewritten": [str(path) for path in around.rewritten],
-        "files_left": [str(path) for path in around.left],
-        "own_files": [str(path) for path in around.own],
+        **{name: [str(path) for path in paths] for name, paths in files.items()},
     }

@@ -47,7 +47,6 @@ MEANT: dict[str, tuple[str, ...]] = {
     "proposals": ("proposal list",),
     "accept": ("proposal accept",),
     "reject": ("proposal reject",),
-    "stats": ("status -v",),
     "rollback": ("branch --back",),
 }
 """What people call a command elsewhere → what it may be called here, in whichever group."""
@@ -60,8 +59,16 @@ NEEDLESS = {
     "gc": "versions are append-only, so there is nothing to collect",
     "prune": "versions are append-only, so there is nothing to collect",
     "config": "settings are in tfgrpo.toml; `tfgrpo train --help-all` lists them",
+    **dict.fromkeys(
+        ("--hard", "--mixed", "--soft", "--keep"),
+        "there is no working tree that a reset could lose, and `tfgrpo undo` reverses it",
+    ),
+    **dict.fromkeys(
+        ("--continue", "--abort", "--skip", "--quit"),
+        "nothing is under way, as a conflict records nothing; `tfgrpo undo` takes back the rest",
+    ),
 }
-"""What git has and we have not, by design."""
+"""Verbs and options that git has and we have not, by design."""
 
 
 class SuggestingGroup(click.Group):
@@ -220,7 +227,6 @@ def help_(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
     \b
     Examples:
       tfgrpo help --all
-      tfgrpo help merge
       tfgrpo help remote add
     """
     from tfgrpo.cli import printing
@@ -245,7 +251,6 @@ def completion(shell: str) -> None:
     \b
     Examples:
       tfgrpo completion bash
-      tfgrpo completion zsh
     """
     from click.shell_completion import get_completion_class
 

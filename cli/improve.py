@@ -4,10 +4,9 @@ longer."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -17,11 +16,18 @@ from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.flags import COUNT, FORCE, JSON, flag, many, option, path
 from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.proposal import as_object
-from tfgrpo.cli.start_context import BRANCH, FINITE, REVISION, App, Given, pass_given
-from tfgrpo.cli.traffic import opened, refuse_others
-from tfgrpo.notices import ignore
+from tfgrpo.cli.start_context import (
+    BRANCH,
+    FINITE,
+    REVISION,
+    App,
+    Given,
+    pass_given,
+    refuse_others,
+)
+from tfgrpo.cli.traffic import opened
+from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.store.history.log_filter import parse_time
-from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.collection import Collected
@@ -99,9 +105,8 @@ def collect(app: App, given: Given) -> None:
     project = app.project(given.config)
     if given.judge is not None:
         settings = {name: value for name, value in named.items() if value is not None}
-        judging = judge_feedback.JudgeRequest(
-            given.judge, which, settings, given.budget, given.redact
-        )
+        how = (which, settings, given.budget, given.redact)
+        judging = judge_feedback.JudgeRequest(given.judge, *how)
         if given.estimate:
             print_figures(judge_feedback.estimate_judging(app.store, project, judging), given)
             return
@@ -113,24 +118,21 @@ def collect(app: App, given: Given) -> None:
         )
         printing.echo(f"{given.judge} scored {printing.plural(scored, 'call')}", err=given.as_json)
         given.by, given.unanswered = given.by or judging.author, True
-    rules = collection.CollectionRules(
-        given.below, given.unanswered, given.redact, not given.no_system
-    )
+    whole = not given.no_system
+    rules = collection.CollectionRules(given.below, given.unanswered, given.redact, whole)
     request = collection.CollectRequest(
         given.files, which, given.by, given.heldout, given.output, rules
     )
     collected = collection.collect(app.store, project, request, dry_run=given.dry_run)
-    if given.as_json:
-        fields: dict[str, object] = {
-            name: [one._asdict() for one in getattr(collected, name)]
-            for name in ("left_out", "unread")
-        }
-        fields = {"problems": collected.rows, **fields, "warnings": collected.warnings}
-        printing.emit_json(fields)
-        return
-    printing.warn(collected.warnings)
+    fields = {
+        "problems": collected.rows,
+        "left_out": [one._asdict() for one in collected.left_out],
+        "unread": [one._asdict() for one in collected.unread],
+        "warnings": collected.warnings,
+    }
+    printing.warn(() if given.as_json else collected.warnings)
     file = collection.output_path(project, request)
-    printing.echo_each(_collected_lines(collected, file, given.dry_run))
+    printing.answer(app, fields, _collected_lines(collected, file, given.dry_run), given.as_json)
 
 
 def _check_judge(given: Given) -> None:
@@ -144,9 +146,7 @@ def _check_judge(given: Given) -> None:
     elif given.files:
         raise click.UsageError("--judge scores the calls on record: leave out FILES")
     elif given.dry_run:
-        raise click.UsageError(
-            "--judge pays for scores and records them: use --estimate instead of --dry-run"
-        )
+        raise click.UsageError("--judge pays and records: use --estimate instead of --dry-run")
 
 
 def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterato
         places.setdefault(one.why, []).append(one.where)
     for why, where in places.items():
         more = f" and {len(where) - MOST} more (--json lists them)" if len(where) > MOST else ""
-        yield f"cannot use {shown(', '.join(where[:MOST]))}{more}: {shown(why)}"
+        yield f"cannot use {', '.join(where[:MOST])}{more}: {why}"
 
 
 @click.command(cls=SectionedCommand)
@@ -234,35 +234,25 @@ def improve(app: App, given: Given) -> None:
     if given.estimate:
         print_figures(estimate_improvement(app.store, project, request), given)
         return
-    try:
-        if given.quiet or given.as_json:
-            done = live_display.run(improve_library(app.store, project, request))
-        else:
-            with closing(live_display.Reporter(app.store)) as report:
-                show = live_display.no_scores(report)  # the proposal has them in a line
-                work = improve_library(app.store, project, request, on_progress=show)
-                done = live_display.run(work)
-    except live_display.Interrupted as stop:
-        if not given.quiet:
-            again = WITHOUT_NEW if given.new else "the same command"
-            printing.echo(f"interrupted; {again} goes on where it was", err=True)
-        click.get_current_context().exit(stop.code)
+    quiet, again = given.quiet or given.as_json, WITHOUT_NEW if given.new else "the same command"
+
+    def work(report: OnProgress) -> Coroutine[Any, Any, Improvement]:
+        shows = ignore if quiet else live_display.no_scores(report)  # the proposal has a line of it
+        return improve_library(app.store, project, request, on_progress=shows)
+
+    done = live_display.watched(app.store, work, lambda: f"{again} goes on where it was")
     _tell(app, done, given)
 
 
 def _tell(app: App, done: Improvement, given: Given) -> None:
     proposal = done.proposal
     if given.as_json:
-        fields = {name: getattr(done, name) for name in ("outcome", "target", "new", "run")}
-        effect = None if done.effect is None else done.effect._asdict()
-        fields |= {
-            "left_out": done.left_out,
-            "effect": effect,
-            "proposal": proposal and as_object(proposal),
-        }
-        printing.emit_json(fields)
+        names = ("outcome", "target", "new", "run", "left_out")
+        fields = {name: getattr(done, name) for name in names}
+        fields["effect"] = done.effect and done.effect._asdict()
+        printing.emit_json({**fields, "proposal": proposal and as_object(proposal)})
     elif proposal is not None or not given.quiet:
-        printing.emit(app, shown(str(done)).split("\n"))
+        printing.emit(app, str(done).split("\n"))
     if done.outcome == "accepted":
         app.has_moved(done.target)
     if done.outcome == "proposed" and proposal is not None and not given.as_json:
@@ -324,16 +314,10 @@ def regress(app: App, given: Given) -> None:
         lambda report: compare_sides(
             app.store, project, request, on_progress=ignore if given.as_json else report
         ),
-        "the same command goes on where it was",
+        lambda: "the same command goes on where it was",
     )
-    if given.as_json:
-        printing.emit_json(regression_object(regression))
-        return
-    view = regression.view()
-    printing.echo(printing.style(shown(view.title), bold=True))
-    printing.echo_each(printing.table(view.rows, header=view.header))
-    for note in view.notes:
-        printing.echo_each(printing.wrapped(shown(note), indent=5))
+    lines = printing.view_lines(regression.view())
+    printing.answer(app, lambda: regression_object(regression), lines, given.as_json)
 
 
 OF_UNUSED = ("unused", "library", "target", "config")
@@ -355,13 +339,11 @@ def _unused(app: App, given: Given) -> None:
     there = store.library(store.tip(target)).by_id if target else {}
     gone = [one for one in expired if one.id in there]
     proposal = propose_expiry(store, target, gone, since) if gone else None
-    if given.as_json:
-        rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
-        printing.emit_json({"unused": rows, "proposal": proposal and proposal.id})
-        return
-    for one in expired:
-        printing.echo(shown(f"[{label[one.id]}] in no prompt since {since}: {one.text}"))
+    rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
+    lines = [f"[{label[e.id]}] in no prompt since {since}: {e.text}" for e in expired]
     if not expired:
-        printing.echo(f"no experience of {revision} is known to be unused since {since}")
+        lines = [f"no experience of {revision} is known to be unused since {since}"]
     if proposal is not None:
-        printing.echo(f"proposal {proposal.id} deletes them")
+        lines.append(f"proposal {proposal.id} deletes them")
+    fields = {"unused": rows, "proposal": proposal and proposal.id}
+    printing.answer(app, fields, lines, given.as_json)

@@ -89,15 +89,12 @@ def init(app: App, given: Given) -> None:
 
 
 def _make_store(app: App) -> None:
-    path = app.new_file
-    there = is_there(app.new_path)
-    store = Store.init(path, author=default_author)
-    app.adopt(store)
-    head = store.head
-    if there:
-        printing.echo(f"there is already a store at {path}, at {head.version.name}")
-    else:
-        printing.echo(f"made an empty library at {path}, on branch {head.branch}")
+    path, there = app.new_file, is_there(app.new_path)
+    app.adopt(Store.init(path, author=default_author))
+    head = app.store.head
+    new = f"made an empty library at {path}, on branch {head.branch}"
+    already = f"there is already a store at {path}, at {head.version.name}"
+    printing.echo(already if there else new)
 
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
@@ -166,15 +163,10 @@ def members(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team store members
-      tfgrpo --store postgresql://ann@db/team store members --json
     """
     there = members_of(app.store.port).all()
-    if as_json:
-        printing.emit_json([member._asdict() for member in there])
-        return
-    width = max((len(member.name) for member in there), default=0)
-    for member in there:
-        printing.echo(f"{member.name:{width}}  {member.level}")
+    lines = printing.table([(one.name, one.level) for one in there], header=("member", "level"))
+    printing.answer(app, [member._asdict() for member in there], lines, as_json)
 
 
 @store.command()
@@ -187,10 +179,9 @@ def grant(app: App, user: str, level: str) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team store grant bob --as reviewer
-      tfgrpo --store postgresql://ann@db/team store grant eve --as reader
     """
     members_of(app.store.port).grant(user, cast("Level", level))
-    printing.echo(f"{user} is a {level} now" if level != "owner" else f"{user} is an owner now")
+    printing.echo(f"{user} is {'an' if level == 'owner' else 'a'} {level} now")
 
 
 @store.command()
@@ -202,7 +193,6 @@ def revoke(app: App, user: str) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team store revoke bob
-      tfgrpo --store postgresql://ann@db/team?library=support store revoke eve
     """
     members_of(app.store.port).revoke(user)
     printing.echo(f"{user} is no member any more")

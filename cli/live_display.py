@@ -7,8 +7,7 @@ import asyncio
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -20,10 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tfgrpo.cli import printing
-from tfgrpo.evaluation.scores import Scores
 from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.learn.progress import Progress
-from tfgrpo.model.client import Meter
 from tfgrpo.model.fleet import describe_endpoints
 from tfgrpo.notices import (
     DownloadProgress,
@@ -32,14 +29,15 @@ from tfgrpo.notices import (
     ScoresReady,
     StepFinished,
     WarningNotice,
+    describe_usage,
 )
 from tfgrpo.store.store import Store
-from tfgrpo.wording import money as dollars
-from tfgrpo.wording import span
+from tfgrpo.wording import money, span
 
 T = TypeVar("T")
 PLAIN_SECONDS = 15.0
 RESUMES = "every answer is saved, run the same command to resume"
+CONTROL = "`--against v0` compares it with the empty library in the same prompt"
 ENDING = ("SIGTERM", "SIGHUP")
 """What a system sends when it shuts down, and a terminal when it is closed."""
 
@@ -53,21 +51,23 @@ class Interrupted(Exception):
 
 
 def watched(
-    store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str = RESUMES
+    store: Store,
+    work: Callable[[OnProgress], Coroutine[Any, Any, T]],
+    again: Callable[[], str] = lambda: RESUMES,
 ) -> T:
-    """Runs work that tells how it goes; an interruption says `again`, and ends the command.
-    Raises BrokenPipeError where nobody reads what is printed."""
+    """Runs work that tells how it goes; an interruption says what to do `again`, and ends the
+    command. Raises BrokenPipeError where nobody reads what is printed."""
     with closing(Reporter(store)) as report:
         try:
             return run(work(report))
-        except Interrupted as stop:
+        except (Interrupted, BrokenPipeError) as stop:
             report.close()
-            printing.echo(f"interrupted; {again}", err=True)
+            unread = isinstance(stop, BrokenPipeError)
+            why = "nobody reads the output" if unread else "interrupted"
+            printing.echo(f"{why}; {again()}", err=True)
+            if isinstance(stop, BrokenPipeError):
+                raise
             click.get_current_context().exit(stop.code)
-        except BrokenPipeError:
-            report.close()
-            printing.echo(f"nobody reads the output; {again}", err=True)
-            raise
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -120,11 +120,10 @@ class Shown:
     """Shows `draw()` on a terminal, or `line()` every few seconds elsewhere."""
 
     def __init__(self, draw: Callable[[], Group], line: Callable[[], str]) -> None:
-        self._console = Console(stderr=True)
         self._terminal = sys.stderr.isatty()  # which forced colours do not make of a file
         self._line = line
         self._live = Live(
-            console=self._console, get_renderable=draw, refresh_per_second=4, transient=True
+            console=Console(stderr=True), get_renderable=draw, refresh_per_second=4, transient=True
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
@@ -132,7 +131,7 @@ class Shown:
     def say(self, line: str) -> None:
         """Prints a line that stays, above the view."""
         if self._terminal:
-            self._console.print(_text(line))
+            self._live.console.print(_text(line))
         else:
             printing.echo(line, err=True)
 
@@ -160,9 +159,9 @@ def training(progress: Progress) -> Shown:
     def parts() -> tuple[str, str, list[str], str]:
         step = f"step {min(progress.step + 1, progress.steps)}/{progress.steps}"
         time_left = left(progress.seconds_left, progress.dollars_left)
-        usage, endpoints = [_describe_usage(progress.meter)], progress.meter.endpoints
+        usage, endpoints = [describe_usage(progress.meter)], progress.meter.endpoints
         if endpoints:  # several serve them: which does what
-            usage.append(printing.shown(describe_endpoints(endpoints)))
+            usage.append(describe_endpoints(endpoints))
         return step, _describe_position(progress), usage, time_left
 
     def draw() -> Group:
@@ -202,7 +201,7 @@ def evaluation(progress: EvalProgress) -> Shown:
 
     def parts() -> tuple[str, str, str]:
         at = f"{progress.done}/{progress.total}"
-        return at, _describe_usage(progress.meter), left(progress.seconds_left)
+        return at, describe_usage(progress.meter), left(progress.seconds_left)
 
     def draw() -> Group:
         at, usage, time_left = parts()
@@ -210,27 +209,6 @@ def evaluation(progress: EvalProgress) -> Shown:
         return Group(_bar("evaluating", share, at, time_left), _text(usage, style="dim"))
 
     return Shown(draw, lambda: "evaluating " + "; ".join(parts()))
-
-
-def _describe_usage(meter: Meter) -> str:
-    cached = f" ({meter.cached_tokens:,} cached)" if meter.cached_tokens else ""
-    thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
-    tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
-    stages = ", ".join(f"{stage} {money(cost)}" for stage, cost in meter.cost_by_stage.items())
-    cost = money(meter.cost) + (f" ({stages})" if meter.cost else "")
-    line = f"{meter.calls:,} calls, {tokens}, {cost}, {meter.in_flight} in flight"
-    if meter.estimated:
-        line += f", {meter.estimated:,} with estimated tokens"
-    if meter.replayed:
-        line += f", {meter.replayed:,} from the journal"
-    if meter.trouble:
-        line += f"; trying again: {printing.shown(meter.trouble[:80])}"
-    return line
-
-
-def money(amount: float | None) -> str:
-    """An amount in US dollars as people read it."""
-    return "price unknown" if amount is None else dollars(amount)
 
 
 def left(seconds: float | None, dollars: float | None = None) -> str:
@@ -259,9 +237,9 @@ class Reporter:
             case EvalProgress():
                 self._show(evaluation(notice), notice)
             case DownloadProgress():
-                self._download.update(notice.name, notice.done, notice.total)
+                self._download.update(notice)
             case WarningNotice() if self._shown is not None:
-                self._shown.say(f"warning: {printing.shown(notice.text)}")
+                self._shown.say(str(notice))
             case WarningNotice():
                 printing.warn([notice.text])
             case StepFinished(version=version) if self._shown is not None:
@@ -271,7 +249,9 @@ class Reporter:
                 self._shown.say("  ".join(filter(None, (version.name, counts, version.message))))
             case ScoresReady():
                 self.close()
-                printing.echo_each(scores_lines(notice.scores))
+                printing.echo_each(printing.view_lines(notice.scores.view()))
+                if not notice.scores.differences:
+                    printing.echo(CONTROL)
             case _:
                 printing.echo(str(notice))
 
@@ -288,51 +268,26 @@ class Reporter:
         self._shown, self._progress = view, progress
 
 
-def scores_lines(scores: Scores) -> Iterator[str]:
-    """Yields scores as a table, and how the libraries compare."""
-    view = scores.view()
-    yield printing.style(view.title, bold=True)
-    yield from printing.table(view.rows, header=view.header)
-    yield from view.notes
-    if not scores.differences:
-        yield "`--against v0` compares it with the empty library in the same prompt"
-
-
 class Fetch:
     """A progress bar for fetching weights, or a line now and then where there is no terminal."""
 
     def __init__(self) -> None:
-        self._bar: Live | None = None
-        self._printed_at = 0.0
-        self._at = (0, 1)
-        self._name = ""
-        self._console = Console(stderr=True)
+        self._shown: Shown | None = None
+        self._at = DownloadProgress("", 0, 1)
 
-    def update(self, name: str, done: int, total: int) -> None:
-        """Shows that `done` of `total` bytes are here."""
-        self._name, self._at = name, (done, max(total, 1))
-        if done >= total:
-            return
-        if sys.stderr.isatty():
-            if self._bar is None:
-                self._bar = Live(
-                    console=self._console,
-                    get_renderable=self._draw,
-                    refresh_per_second=8,
-                    transient=True,
-                )
-                self._bar.start()
-        elif time.monotonic() - self._printed_at > PLAIN_SECONDS or not self._printed_at:
-            self._printed_at = time.monotonic()
-            printing.echo(f"fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
+    def update(self, at: DownloadProgress) -> None:
+        """Shows how much is here."""
+        self._at = at
+        if self._shown is None and at.done < at.total:
+            self._shown = Shown(self._draw, lambda: str(self._at))
+            self._shown.start()
 
     def close(self) -> None:
         """Takes the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
 
-    def _draw(self) -> Table:
-        done, total = self._at
-        size = f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"
-        return _bar(f"fetching {self._name}", done / total, size)
+    def _draw(self) -> Group:
+        share = self._at.done / max(self._at.total, 1)
+        return Group(_bar(f"fetching {self._at.name}", share, self._at.size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -83,26 +83,18 @@ def log(app: App, given: Given) -> None:
       tfgrpo log --all -3
       tfgrpo log --decisions --since 30d
     """
-    if given.graph and given.as_json:
-        raise click.UsageError(
-            "--graph cannot be combined with --json, which has each version's parents"
-        )
-    if given.graph and given.reverse:
-        raise click.UsageError("a graph is drawn from the newest on: --graph or --reverse")
+    if given.graph and (given.as_json or given.reverse):
+        raise click.UsageError("--graph goes neither with --json, which has parents, nor --reverse")
     of_versions = (
         *("graph", "oneline", "patch", "all_", "reverse", "format", "signatures"),
         *("run", "experience", "ops", "counted"),
     )
     if given.decided and any(getattr(given, name) for name in of_versions):
-        raise click.UsageError(
-            "--decisions takes -n, --grep, --author, --since, --until and --json"
-        )
+        raise click.UsageError("--decisions goes with -n, --grep, --author and times alone")
     if given.all_ and given.revision is not None:
         raise click.UsageError(f"--all shows every history: leave out {given.revision}")
-    if given.format is not None:
-        format = version_text.checked(given.format)
-        given.oneline = given.oneline or format == version_text.NAMED[0]
-        given.format = None if format in version_text.NAMED else format
+    if given.format == "oneline":
+        given.oneline, given.format = True, None
     store, filter = app.store, _filter(app.store, given)
     if given.decided:
         _show_decisions(app, given, filter)
@@ -154,9 +146,9 @@ class LogView(NamedTuple):
 
     def listed(self, versions: Iterable[Version]) -> Iterator[str]:
         """Yields each version's lines, with a blank one between where there are several."""
-        for number, version in enumerate(versions):
-            apart = number and not (self.oneline or self.format)
-            yield from printing.apart(self.lines(version)) if apart else self.lines(version)
+        blocks = map(self.lines, versions)
+        dense = self.oneline or self.format
+        yield from chain.from_iterable(blocks) if dense else printing.spaced(blocks)
 
     def drawn(self, marked: Iterable[tuple[Version, bool]], most: int | None) -> Iterator[str]:
         """Yields the versions that fit, beside a drawing of the history that they stand in."""
@@ -194,12 +186,10 @@ class LogView(NamedTuple):
             lines += version_text.signed_lines(self.store, version) or [
                 printing.style("  no signature", fg="cyan")
             ]
-        events = self._events(version)
-        texts = self.store.texts_before(events)
-        for event in events:
+        for event, before in self._events(version):
             if not self.oneline:
                 lines.append("")
-            lines += event_lines(event, texts.get(event.row))
+            lines += event_lines(event, before)
         if self.patch is not None and self.patch.experience is None and not self.patch.ops:
             moves = version_move_lines(self.store, version)
             lines += [*([""] if moves and not self.oneline else []), *moves]
@@ -212,17 +202,17 @@ class LogView(NamedTuple):
             fields |= version_rows.signature_objects(self.store, version)
         if self.patch is not None:
             events = self._events(version)
-            texts = self.store.texts_before(events)
-            fields["events"] = [
-                event_object(event) | {"before": texts.get(event.row)} for event in events
-            ]
+            fields["events"] = [event_object(event) | {"before": text} for event, text in events]
             fields["moves"] = move_objects(moves_of(self.store, version))
         return fields
 
-    def _events(self, version: Version) -> list[Event]:
+    def _events(self, version: Version) -> list[tuple[Event, str | None]]:
+        """The events that are asked for, each with the text before it."""
         if self.patch is None:
             return []
-        return [e for e in self.store.events(version) if self.patch.fits_event(e)]
+        events = [e for e in self.store.events(version) if self.patch.fits_event(e)]
+        texts = self.store.texts_before(events)
+        return [(event, texts.get(event.row)) for event in events]
 
 
 def _show_decisions(app: App, given: Given, filter: log_filter.Filter) -> None:
@@ -235,7 +225,8 @@ def _show_decisions(app: App, given: Given, filter: log_filter.Filter) -> None:
         | {"time": printing.iso(one.time)}
         for one in shown
     )
-    printing.answer(app, objects, _listed(shown), given.as_json)
+    lines = printing.spaced(_lines(decision) for decision in shown)
+    printing.answer(app, objects, lines, given.as_json)
 
 
 def _fits(decision: Decision, name: str | None, filter: log_filter.Filter) -> bool:
@@ -251,13 +242,8 @@ def _fits(decision: Decision, name: str | None, filter: log_filter.Filter) -> bo
     )
 
 
-def _listed(entries: Iterable[Decision]) -> Iterator[str]:
-    for number, decision in enumerate(entries):
-        yield from printing.apart(_lines(decision)) if number else _lines(decision)
-
-
 def _lines(decision: Decision) -> Iterator[str]:
-    first = [printing.Word(printing.shown(decision.kind), fg="yellow", bold=True)]
+    first = printing.words(decision.kind, fg="yellow", bold=True)
     first += printing.words(decision.subject, fg="green")
     action = decision.content.get("action")
     first += printing.words(str(action), bold=True) if action else []
@@ -355,14 +341,13 @@ class Graph:
 
 def coloured(row: str) -> str:
     """A row with each line in its column's colour."""
-    return "".join(
-        printing.style(sign, fg="yellow", bold=True)
-        if sign == "*"
-        else printing.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
-        if sign != " "
-        else sign
-        for place, sign in enumerate(row)
-    )
+
+    def look(place: int) -> dict[str, Any]:
+        if row[place] == "*":
+            return {"fg": "yellow", "bold": True}
+        return {"fg": COLOURS[(place + 1) // 2 % len(COLOURS)]}
+
+    return "".join(s if s == " " else printing.style(s, **look(n)) for n, s in enumerate(row))
 
 
 def cut(row: str, room: int) -> str:

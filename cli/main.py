@@ -19,7 +19,8 @@ with suppress(ValueError):  # not in the main thread
 
 import click  # noqa: E402
 
-from tfgrpo.cli.help import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
+from tfgrpo.cli.flags import flag, option  # noqa: E402
+from tfgrpo.cli.help import EVERYTHING, NEEDLESS, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.cli.start_context import App  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice, hide_secrets  # noqa: E402
 from tfgrpo.store.exit_codes import FAILED, INTERRUPTED, UNREAD  # noqa: E402
@@ -46,7 +47,7 @@ SECTIONS = {
         "blame": ("blame_credit", "who last changed each experience, and on what evidence"),
         "credit": ("blame_credit", "which experiences help and which hurt"),
         "bisect": ("bisect", "find the version that introduced a problem"),
-        "status": ("status", "where HEAD is, unfinished runs, a library in figures"),
+        "status": ("status", "where HEAD is, and unfinished runs"),
         "ui": ("ui", "show the store in a browser"),
     },
     "Move": {
@@ -184,29 +185,28 @@ def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> st
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TFGRPO"},
 )
-@click.option(
+@option(
     "--store",
+    "Store file, or postgresql://USER@HOST/DATABASE; by default .tfgrpo/store.db here or in a "
+    "parent folder.",
     type=click.Path(dir_okay=False),
     envvar="TFGRPO_STORE",
-    help="Store file, or postgresql://USER@HOST/DATABASE; by default .tfgrpo/store.db here or in a"
-    " parent folder.",
 )
-@click.option(
-    "-C",
-    "folder",
-    metavar="DIR",
+@option(
+    "-C DIR",
+    "Work as if started in DIR.",
+    name="folder",
     type=click.Path(exists=True, file_okay=False),
     is_eager=True,
     allow_from_autoenv=False,
     callback=_go_to,
-    help="Work as if started in DIR.",
 )
-@click.option(
+@option(
     "--color",
+    "When to use colours; the variables NO_COLOR and FORCE_COLOR work too.  [auto]",
     type=click.Choice(["auto", "always", "never"]),
-    help="When to use colours; the variables NO_COLOR and FORCE_COLOR work too.  [auto]",
 )
-@click.option("--no-pager", is_flag=True, help="Do not page long output.")
+@flag("--no-pager", "Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
 @click.pass_context
 def tfgrpo(
@@ -314,23 +314,17 @@ def _hint(error: OSError) -> str | None:
 
 
 def usage_words(error: click.UsageError) -> tuple[str, str | None]:
-    """What a command line is refused with, and the hint: where an option that goes before the
-    command stands behind it, how the line is written."""
+    """What a command line is refused with, and the hint."""
     context = error.ctx
     if context is None:
         return error.format_message(), None
     if isinstance(error, click.NoSuchOption):
-        near = nearest(error.option_name, error.possibilities or ())
-        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=context)
-    if isinstance(error, click.NoSuchOption) and context.parent is not None:
-        for option in tfgrpo.params:
-            if isinstance(option, click.Option) and error.option_name in option.opts:
-                value = "" if option.is_flag else f" {option.make_metavar(context)}"
-                verb = context.command_path.partition(" ")[2]
-                alone = option.is_flag and option.is_eager  # --version is all there is
-                rest = "" if alone else f" {verb} …"
-                hint = f"tfgrpo {error.option_name}{value}{rest}"
-                return f"{error.option_name} goes before the command", hint
+        name, near = error.option_name, nearest(error.option_name, error.possibilities or ())
+        if name in NEEDLESS and not near:
+            return f"{name} is not needed", NEEDLESS[name]
+        if any(name in option.opts for option in tfgrpo.params):
+            return f"{name} goes before the command", "`tfgrpo --help` shows how"
+        error = click.NoSuchOption(name, possibilities=near, ctx=context)
     if context.parent is None:
         return error.format_message(), "`tfgrpo help --all` lists the commands"
     return error.format_message(), f"`{context.command_path} --help` shows how"

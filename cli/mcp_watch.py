@@ -9,7 +9,7 @@ import threading
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import COUNT, flag, many, option
+from tfgrpo.cli.flags import COUNT, PORT, flag, many, option
 from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 
 
@@ -17,7 +17,7 @@ from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 @click.argument("revision", default="HEAD", type=REVISION)
 @flag("--http", "Answer on HTTP instead of standard input and output.")
 @option("--host", "With --http: the address.", default="127.0.0.1")
-@click.option("--port", type=click.IntRange(0, 65535), default=8485, show_default=True)
+@option("--port", "With --http: the port.", type=PORT, default=8485)
 @option(
     "--top-k",
     "How many experiences a problem gets at most.  [as many as in training, else 20]",

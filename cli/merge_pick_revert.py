@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,10 +12,10 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, Decorator, flag, option, together
-from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, Given, pass_given
+from tfgrpo.cli.start_context import RANGE, REVISION, App, Given, pass_given
 from tfgrpo.cli.version_text import change_object, events_lines, version_move_lines
 from tfgrpo.display.version_rows import left_in_place, move_objects
-from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
+from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import moves
@@ -45,11 +46,9 @@ def tried(
     decided = None if take is None else merges.side("ours")
     if merges.joined(store, sides, resolve=decided).conflicts:
         return MergeTrial(None)
-    settings = dict(given)
-    wanted = trials.Wanted(
-        (ours, theirs), trials.stem_of(called), base, settings.pop("budget", None)
-    )
-    project = app.project()
+    settings, project = dict(given), app.project()
+    stem, budget = trials.stem_of(called), settings.pop("budget", None)
+    wanted = trials.Wanted((ours, theirs), stem, base, budget)
     plan = trials.plan_trial(store, project, options.read_flags(settings), wanted)
     proof = train_prove.run_trial(app, project, plan, wanted, quiet=True)
     together = trials.measured_merge(store, proof, wanted)
@@ -57,15 +56,13 @@ def tried(
     conflicts = [pair for pair in together.pairs if pair.kind == "conflict"]
     if conflicts and take not in ("ours", "theirs"):
         many = f"{len(conflicts)} pairs of experiences help" if len(conflicts) > 1 else "two help"
-        raise merges.MergeConflict(
-            f"{many} alone and harm together",
-            [
-                merges.Conflict(" and ".join(pair.names), None, *(texts[id] for id in pair.names))
-                for pair in conflicts
-            ],
-            hint="nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
-            "not paid for again",
-        )
+        pairs = [
+            merges.Conflict(" and ".join(pair.names), None, *(texts[id] for id in pair.names))
+            for pair in conflicts
+        ]
+        hint = "nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
+        hint += "not paid for again"
+        raise merges.MergeConflict(f"{many} alone and harm together", pairs, hint=hint)
     decided_in_pairs = {id for pair in conflicts for id in pair.names}
     brought = trials.own_changes(store, wanted)[1] - decided_in_pairs
     left_out = {pair.names[1 if take == "ours" else 0]: "conflict" for pair in conflicts}
@@ -75,17 +72,8 @@ def tried(
     figures = trials.merge_figures(store, proof, together, left_out)
     calls, cost = proof.cost.usage.calls, proof.cost
     object = {**figures, "calls": calls, "dollars": cost.dollars}
-    notes = [
-        *figure_lines(figures, texts),
-        f"{printing.plural(calls, 'call')}, {cost.words}",
-    ]
+    notes = [*figure_lines(figures, texts), f"{printing.plural(calls, 'call')}, {cost.words}"]
     return MergeTrial(merges.Measured(figures, frozenset(left_out)), notes, object)
-
-
-def show_conflicts(error: merges.MergeConflict) -> None:
-    """Prints what each side says of every experience that has to be decided."""
-    for conflict in error.conflicts:
-        printing.echo_each(conflict_lines(conflict), err=True)
 
 
 def conflict_lines(conflict: merges.Conflict) -> list[str]:
@@ -132,33 +120,7 @@ def sides(*named: str) -> Decorator:
 
 
 TAKEN = "tfgrpo.taken"
-PARENT = re.compile("[0-9]")
-"""What `-m` of git's revert and cherry-pick takes: the number of a merge's parent."""
-
-
-def _nothing_begun(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        verb = ctx.info_name
-        printing.echo(f"nothing is under way: a {verb} with conflicts has recorded nothing")
-        printing.echo(f"`tfgrpo undo` takes back a {verb} that was made")
-        ctx.exit()
-
-
-ABORT = click.option(
-    *("--continue", "--skip", "--quit", "--abort"),
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_nothing_begun,
-    help="There is never anything to go on with or to abort: a conflict records nothing.",
-)
-resolving = together(
-    sides("ours", "theirs", "edit"),
-    ABORT,
-    MESSAGE,
-    JSON,
-    FORCE,
-)
+resolving = together(sides("ours", "theirs", "edit"), MESSAGE, JSON, FORCE)
 
 
 @click.command()
@@ -191,39 +153,26 @@ def merge(app: App, given: Given) -> None:
       tfgrpo merge web --measure --data problems.jsonl --model mine
     """
     store, revision = app.store, given.revision
-    branch, before = app.branch(hint=SWITCH), app.store.head.version
+    branch, before = app.branch(), app.store.head.version
     theirs = store.resolve(revision)
     message = given.message or f"merge {revision} into {branch}"
     resolve, trial = _resolve(given.take), MergeTrial(None)
-    settings = {name: getattr(given, name) for name in ("data", "model", "base_url", "budget")}
+    settings = given.of("data", "model", "base_url", "budget")
     if not given.measure and any(value is not None for value in settings.values()):
         raise click.UsageError("--data, --model, --base-url and --budget need --measure")
-    if given.measure:
-        sides, called = merges.sides_of(store, "merge", branch, theirs), f"{branch}-{revision}"
-        trial = _trying(
-            lambda: tried(app, sides, given.take, called, settings), resolve, given.as_json
-        )
-    measured = trial.measured
-    version = _trying(
-        lambda: merges.merge(
-            store, branch, theirs, message=message, resolve=resolve, measured=measured
-        ),
-        resolve,
-        given.as_json,
-    )
-    near = near_duplicates(store.library(before), store.library(version))
+    with conflicts_shown(resolve, given.as_json):
+        if given.measure:
+            sides, called = merges.sides_of(store, "merge", branch, theirs), f"{branch}-{revision}"
+            trial = tried(app, sides, given.take, called, settings)
+        how: dict[str, Any] = {"message": message, "resolve": resolve}
+        how["measured"] = trial.measured
+        version = _repeated(lambda: merges.merge(store, branch, theirs, **how))
     if given.as_json:
+        near = near_duplicates(store.library(before), store.library(version))
         also = {"measured": trial.object} if given.measure else {}
         _emit(app, version, branch, before, {"alike": [pair._asdict() for pair in near], **also})
         return
-    if version.number == before.number:
-        printing.echo(f"already up to date: {branch} contains {revision}")
-    elif version.number == theirs.number:
-        printing.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
-        app.write_library()
-    else:
-        print_version(app, version, branch)
-    point_out(app, near, version)
+    print_merge(app, before, theirs, version, branch, revision)
     printing.echo_each(trial.notes)
 
 
@@ -261,23 +210,20 @@ def revert(app: App, given: Given) -> None:
     Examples:
       tfgrpo revert HEAD
       tfgrpo revert v2 -m "the rule was dropped"
-      tfgrpo revert HEAD HEAD~1
     """
     _apply_each(app, merges.revert_all, given)
 
 
 def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> None:
-    branch, before = app.branch(hint=SWITCH), app.store.head.version
+    branch, before = app.branch(), app.store.head.version
     revisions, resolve = given.revisions, _resolve(given.take)
     if given.take == "edit" and sum(len(merges.picked(app.store, one)) for one in revisions) > 1:
         # nobody else could write while the editor is open
         raise click.UsageError("--edit decides one version at a time")
     message = _message(app, revisions, given.message)
-    versions = _trying(
-        lambda: work(app.store, branch, revisions, message=message, resolve=resolve),
-        resolve,
-        given.as_json,
-    )
+    how = {"message": message, "resolve": resolve}
+    with conflicts_shown(resolve, given.as_json):
+        versions = _repeated(lambda: work(app.store, branch, revisions, **how))
     if given.as_json:
         _emit(app, versions[-1], branch, before, {})
         return
@@ -288,42 +234,48 @@ def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> N
 def _message(app: App, revisions: Sequence[str], given: str | None) -> str | None:
     """Returns the message that was given. In git, `-m 1` names a merge's parent: where a version is
     a merge, such a number is no message. Raises UsageError for another parent than the first."""
-    if given is None or not PARENT.fullmatch(given):
+    if given is None or not re.fullmatch("[0-9]", given):
         return given
     versions = [version for one in revisions for version in merges.picked(app.store, one)]
-    merged = next((version for version in versions if version.merged is not None), None)
-    if merged is None:
+    if all(version.merged is None for version in versions):
         return given
     if given != "1":
         raise click.UsageError(
-            f"-m {given} cannot be done: {merged.name} is a merge, and its changes are those since "
-            "its first parent (-m 1); a message has more than a digit"
+            f"-m {given}: a merge's changes are those since its first parent (-m 1); a message has "
+            "more than a digit"
         )
-    printing.echo(f"note: -m 1 is taken as the first parent of {merged.name}, a merge", err=True)
+    printing.echo("note: -m 1 is taken as the first parent of a merge", err=True)
     return None
 
 
-def _trying(work: Callable[[], T], resolve: merges.Resolve | None, as_json: bool) -> T:
+def _repeated(work: Callable[[], T]) -> T:
+    while True:
+        try:
+            return work()
+        except StaleVersion:  # another process has just moved the branch: merge with that
+            continue
+
+
+@contextmanager
+def conflicts_shown(resolve: merges.Resolve | None, as_json: bool) -> Iterator[None]:
+    """Inside it a conflict is printed, and what was written in an editor in vain."""
     try:
-        while True:
-            try:
-                return work()
-            except StaleVersion:  # another process has just moved the branch: merge with that
-                continue
+        yield
     except BaseException as error:
         if isinstance(resolve, _Editing):
             resolve.repeat()
         if isinstance(error, merges.MergeConflict) and as_json:
             printing.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
         elif isinstance(error, merges.MergeConflict):
-            show_conflicts(error)
+            for conflict in error.conflicts:
+                printing.echo_each(conflict_lines(conflict), err=True)
         raise
 
 
-def _resolve(take: str | None) -> merges.Resolve | None:
+def _resolve(take: Any) -> merges.Resolve | None:
     if take is None:
         return None
-    return _Editing() if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
+    return _Editing() if take == "edit" else merges.side(take)
 
 
 class _Editing:
@@ -374,10 +326,21 @@ def print_version(app: App, version: Version, branch: str) -> None:
     printing.echo_each(version_move_lines(app.store, version))
 
 
-def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:
-    """Prints which experiences a merge brought together that say nearly the same."""
-    label = app.store.library(version).label_of
-    for new, there, likeness in near:
+def print_merge(
+    app: App, before: Version, theirs: Version, after: Version, branch: str, called: str
+) -> None:
+    """Prints what a merge of what is `called` so came to, and which experiences it brought
+    together that say nearly the same."""
+    if after.number == before.number:
+        printing.echo(f"already up to date: {branch} contains {called}")
+    elif after.number == theirs.number:
+        printing.echo(f"fast-forwarded {branch} from {before.name} to {after.name}")
+        app.write_library()
+    else:
+        print_version(app, after, branch)
+    library = app.store.library(after)
+    label = library.label_of
+    for new, there, likeness in near_duplicates(app.store.library(before), library):
         printing.echo(
             f"{label[new]} and {label[there]} say nearly the same ({likeness:.0f} %): "
             f"`tfgrpo delete {new}` if they do"

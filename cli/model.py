@@ -13,10 +13,11 @@ import click
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON, PORT, option
 from tfgrpo.cli.help import SuggestingGroup
-from tfgrpo.cli.start_context import App, Given, pass_given
+from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.local.model_list import MODELS, LocalModel, find
 
 if TYPE_CHECKING:
+    from tfgrpo.local.cache import ModelCache
     from tfgrpo.local.model_server import LocalServer
     from tfgrpo.model.endpoint_check import EndpointReport
 
@@ -37,38 +38,31 @@ def model() -> None:
 
 @model.command("list")
 @JSON
-def list_(as_json: bool) -> None:
+@pass_app
+def list_(app: App, as_json: bool) -> None:
     """List the available models, and which are downloaded.
 
     \b
     Examples:
       tfgrpo model list
-      tfgrpo model list --json
     """
     from tfgrpo.connect import model_cache
 
-    cache = model_cache(os.environ)
-    if as_json:
-        printing.emit_json(
-            [
-                {
-                    "name": m.name,
-                    "bytes": m.bytes,
-                    "sha256": m.sha256,
-                    "licence": m.licence,
-                    "here": cache.has(m),
-                    "note": m.note,
-                }
-                for m in MODELS.values()
-            ]
-        )
-        return
+    cache, names = model_cache(os.environ), ("name", "bytes", "sha256", "licence", "note")
+    objects = [
+        {**{name: getattr(m, name) for name in names}, "here": cache.has(m)}
+        for m in MODELS.values()
+    ]
+    printing.answer(app, objects, _lines(cache), as_json)
+
+
+def _lines(cache: ModelCache) -> Iterator[str]:
     for m in MODELS.values():
         here = printing.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
         name = printing.style(m.name, bold=True)
-        printing.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
-        printing.echo_each(printing.wrapped(m.note, first="  ", indent=2))
-    printing.echo(printing.style(f"weights are cached in {cache.folder}", dim=True))
+        yield f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}"
+        yield from printing.wrapped(m.note, first="  ", indent=2)
+    yield printing.style(f"weights are cached in {cache.folder}", dim=True)
 
 
 @model.command()
@@ -82,7 +76,6 @@ def get(name: str) -> None:
     \b
     Examples:
       tfgrpo model get smollm2-135m
-      tfgrpo model get qwen2.5-coder-1.5b
     """
     _, path = _fetched(name)
     printing.echo(f"{name} is at {path}")
@@ -92,11 +85,15 @@ def _fetched(name: str) -> tuple[LocalModel, Path]:
     from tfgrpo.cli.live_display import Fetch
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
+    from tfgrpo.notices import DownloadProgress
 
+    weights = find(name)
     with closing(Fetch()) as bar:
-        weights = find(name)
-        folder = model_cache(os.environ).folder
-        return weights, fetch(weights, folder, lambda d, t: bar.update(weights.name, d, t))
+
+        def progress(done: int, total: int) -> None:
+            bar.update(DownloadProgress(weights.name, done, total))
+
+        return weights, fetch(weights, model_cache(os.environ).folder, progress)
 
 
 @model.command()
@@ -140,8 +137,8 @@ def check(app: App, given: Given) -> None:
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:
-    from tfgrpo.cli.live_display import money
     from tfgrpo.model.providers import settings_toml
+    from tfgrpo.wording import money
 
     where = report.base_url or "OpenAI's address"
     yield printing.style(f"{printing.shown(report.model)} at {where}", bold=True)
@@ -204,7 +201,6 @@ def rm(name: str) -> None:
     \b
     Examples:
       tfgrpo model rm smollm2-135m
-      tfgrpo model rm qwen2.5-coder-1.5b
     """
     from tfgrpo.connect import model_cache
 

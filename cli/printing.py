@@ -226,13 +226,19 @@ def view_lines(view: View) -> Iterator[str]:
     yield style(view.title, bold=True)
     yield from table(view.rows, header=view.header)
     for note in view.notes:
-        yield from wrapped(note)
+        yield from wrapped(note, indent=2)
 
 
 def apart(lines: Iterable[str]) -> Iterator[str]:
     """Lines after a blank one; nothing where there are none."""
     for number, line in enumerate(lines):
         yield from ("", line) if not number else (line,)
+
+
+def spaced(blocks: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The lines of blocks, with a blank one between two."""
+    for number, lines in enumerate(blocks):
+        yield from apart(lines) if number else lines
 
 
 def first(items: Iterable[T], number: int | None) -> Iterator[T]:
@@ -247,7 +253,7 @@ def emit(app: App, lines: Iterable[str]) -> None:
         import shutil
 
         room = shutil.get_terminal_size().lines - 2
-        _paged_plain.append(not _pager().colours)
+        _paged_plain.append(not _pager()[2])
         try:
             begin = list(islice(lines, room + 1))
             if len(begin) > room:
@@ -256,22 +262,12 @@ def emit(app: App, lines: Iterable[str]) -> None:
                 echo_each(begin)
         finally:
             _paged_plain.pop()
-        return
-    strip = not colourful()  # as `echo` does; what is the same for all lines is asked once
-    for line in lines:
-        sys.stdout.write((click.unstyle(_coloured(line)) if strip else _coloured(line)) + "\n")
-        sys.stdout.flush()  # what comes next may be long in coming
+    else:
+        echo_each(lines)
 
 
-class _Pager(NamedTuple):
+def _pager() -> tuple[list[str], dict[str, str], bool]:
     """The user's pager: its words, its environment, and whether it shows colours."""
-
-    words: list[str]
-    environment: dict[str, str]
-    colours: bool
-
-
-def _pager() -> _Pager:
     import shlex
     import shutil
 
@@ -284,7 +280,7 @@ def _pager() -> _Pager:
     wanted = colour()
     if wanted is None:
         wanted = os.path.basename(words[0]) == "less" and "r" in environment["LESS"].lower()
-    return _Pager(words, environment, wanted)
+    return words, environment, wanted
 
 
 def page(texts: Iterable[str]) -> None:
@@ -365,8 +361,10 @@ def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
         page.truncate()
 
 
-def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
-    """Rows as aligned columns; the last column is cut to the terminal's width."""
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], none: str = "") -> list[str]:
+    """Rows as aligned columns, the last one cut to the terminal's width; `none` without rows."""
+    if none and not rows:
+        return [none]
     lines, limit = aligned([header, *map(safe_row, rows)]), width()
     lines = [
         one if cells(one) <= limit else one[: fitting(one, 0, limit - 1)] + "…" for one in lines

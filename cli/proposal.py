@@ -14,7 +14,6 @@ from tfgrpo.cli.add_modify_edit import edited, forget, read_file
 from tfgrpo.cli.flags import FORCE, JSON, flag, many, option, path
 from tfgrpo.cli.help import ListingGroup
 from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
-from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.proposals import Proposal
@@ -46,14 +45,20 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo proposal list
-      tfgrpo proposal list --all --json
     """
     from tfgrpo.improvement.proposals import list_proposals
 
     waiting = list_proposals(app.store, None if everything else "open")
-    objects = [as_object(one) for one in waiting]
-    lines = _listed(waiting) if waiting else ["no proposal waits for a decision"]
-    printing.answer(app, objects, lines, as_json)
+    rows = [
+        (
+            *(one.id, one.standing, printing.age(one.made), one.target, one.summary),
+            "not measured" if one.measured is None else str(one.measured),
+        )
+        for one in waiting
+    ]
+    header = ("id", "state", "age", "for", "changes", "effect")
+    lines = printing.table(rows, header=header, none="no proposal waits for a decision")
+    printing.answer(app, [as_object(one) for one in waiting], lines, as_json)
 
 
 @proposal.command()
@@ -66,7 +71,6 @@ def show(app: App, id: str, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo proposal show p1
-      tfgrpo proposal show p1 --json
     """
     from tfgrpo.improvement.proposals import get_proposal
 
@@ -122,13 +126,14 @@ def accept(app: App, given: Given) -> None:
         done = accept_proposal(app.store, given.id, only=chosen, edits=edits, **how)
     if given.file is not None:
         forget(app, given.file)
-    if given.as_json:
-        printing.emit_json(as_object(done))
-        return
     taken = printing.plural(len(done.accepted if chosen is None else chosen), "change")
     where = f"{done.target} is at {done.version}{_left(done)}"
-    printing.echo(f"accepted {taken} of proposal {done.id}: {where}")
     app.has_moved(done.target)
+    _tell(app, done, f"accepted {taken} of proposal {done.id}: {where}", given.as_json)
+
+
+def _tell(app: App, done: Proposal, line: str, as_json: bool) -> None:
+    printing.answer(app, as_object(done), [line], as_json)
 
 
 def _only(given: Given) -> list[str] | None:
@@ -153,18 +158,15 @@ def reject(app: App, given: Given) -> None:
 
     \b
     Examples:
-      tfgrpo proposal reject p1 --why "the till rounds by itself"
       tfgrpo proposal reject p2 --only G1 --why "the policy changes in May" --json
     """
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
     chosen = _only(given)
     done = reject_proposal(app.store, given.id, why=given.why, only=chosen)
-    if given.as_json:
-        printing.emit_json(as_object(done))
-        return
     what = f"{printing.plural(len(chosen), 'change')} of proposal" if chosen else "proposal"
-    printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{_left(done)}")
+    line = f"turned down {what} {done.id}: {done.target} is as it was{_left(done)}"
+    _tell(app, done, line, given.as_json)
 
 
 @proposal.command()
@@ -180,7 +182,6 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
 
     \b
     Examples:
-      tfgrpo proposal reopen p1
       tfgrpo proposal reopen p1 --why "the till does not round after all"
     """
     from tfgrpo.improvement.proposal_reopening import reopen as reopen_proposal
@@ -188,14 +189,11 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
 
     version = get_proposal(app.store, id).version
     proposal = reopen_proposal(app.store, id, why=why)
-    if as_json:
-        printing.emit_json(as_object(proposal))
-    else:
-        tip = app.store.tip(proposal.target).name
-        change = f"{proposal.target} is at {tip}, without {version}" if version else ""
-        printing.echo(f"proposal {proposal.id} waits again" + (f": {change}" if change else ""))
-    if version is not None and app.store.head.branch == proposal.target:
-        app.write_library()
+    tip = app.store.tip(proposal.target).name
+    change = f": {proposal.target} is at {tip}, without {version}" if version else ""
+    _tell(app, proposal, f"proposal {proposal.id} waits again{change}", as_json)
+    if version is not None:
+        app.has_moved(proposal.target)
 
 
 def _left(proposal: Proposal) -> str:
@@ -238,23 +236,12 @@ def _chosen(before: Mapping[str, str], content: str) -> tuple[list[str], dict[st
     return list(words_of), edits
 
 
-def _listed(proposals: list[Proposal]) -> Iterator[str]:
-    rows = []
-    for one in proposals:
-        effect = "not measured" if one.measured is None else str(one.measured)
-        age = printing.age(one.made)
-        rows.append((one.id, one.standing, age, one.target, one.summary, effect))
-    yield from printing.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
-
-
 def _shown(proposal: Proposal) -> Iterator[str]:
     view = proposal.view()
     yield printing.style(view.title, bold=True)
     for one in proposal.changes:
-        yield from printing.wrapped(shown(str(one)), indent=5)
+        yield from printing.wrapped(str(one), indent=5)
         if one.reason:
-            yield from printing.wrapped(f"why: {shown(one.reason)}", first="     ", indent=10)
-    for note in view.notes:
-        yield shown(note)
-    for name, value in proposal.details.items():
-        yield shown(f"{name.replace('_', ' ')}: {value}")
+            yield from printing.wrapped(f"why: {one.reason}", first="     ", indent=10)
+    yield from view.notes
+    yield from (f"{name.replace('_', ' ')}: {value}" for name, value in proposal.details.items())

@@ -20,7 +20,6 @@ from tfgrpo.store.activity import key_ledger
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.log_filter import parse_coming, parse_span
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
@@ -224,7 +223,6 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo key list
-      tfgrpo key list --all --json
     """
     with _opened(app) as ledger:
         listed = [one for one in ledger.virtual_keys() if everything or one.revoked is None]
@@ -242,7 +240,6 @@ def change(app: App, /, name: str, **given: Any) -> None:
     \b
     Examples:
       tfgrpo key change shop --budget 10/day
-      tfgrpo key change shop --rate 120 --expires 2027-01-31
     """
     with _opened(app) as ledger:
         named = [one for one in ledger.virtual_keys() if one.name == name and one.revoked is None]
@@ -261,7 +258,6 @@ def revoke(app: App, name: str) -> None:
     \b
     Examples:
       tfgrpo key revoke shop
-      tfgrpo key revoke "support bot"
     """
     with _opened(app) as ledger:
         ledger.revoke_key(name, time.time_ns() // 1000)
@@ -283,17 +279,17 @@ def _of(given: dict[str, Any]) -> key_ledger.KeyLimits:
 
 
 def _object(one: key_ledger.VirtualKey, spent: key_ledger.Spent) -> dict[str, Any]:
-    limits = one.limits._asdict()
-    limits["budget"] = one.limits.budget and one.limits.budget._asdict()
-    limits["expires"] = _iso(one.limits.expires)
-    times = {"created": printing.iso(one.created), "revoked": _iso(one.revoked)}
-    fields = one._asdict() | times | {"limits": limits, "spent": key_ledger.spent_by(one, spent)}
+    limits, iso = one.limits, printing.iso
+    budget, expires = limits.budget, limits.expires
+    fields = one._asdict() | {
+        "created": iso(one.created),
+        "revoked": one.revoked and iso(one.revoked),
+        "limits": limits._asdict()
+        | {"budget": budget and budget._asdict(), "expires": expires and iso(expires)},
+        "spent": key_ledger.spent_by(one, spent),
+    }
     del fields["digest"]
     return fields
-
-
-def _iso(microseconds: int | None) -> str | None:
-    return None if microseconds is None else printing.iso(microseconds)
 
 
 def _lines(listed: list[key_ledger.VirtualKey], spent: key_ledger.Spent) -> Iterator[str]:
@@ -309,5 +305,5 @@ def _lines(listed: list[key_ledger.VirtualKey], spent: key_ledger.Spent) -> Iter
             parts.append(f"revoked {printing.age(one.revoked)}")
         budget = f" of {limits.budget}" if limits.budget else ""
         budget = money(key_ledger.spent_by(one, spent)) + budget
-        rows.append((shown(one.name), printing.age(one.created), budget, shown("; ".join(parts))))
+        rows.append((one.name, printing.age(one.created), budget, "; ".join(parts)))
     yield from printing.table(rows, header=("key", "made", "spent", "limits"))

@@ -20,7 +20,7 @@ from tfgrpo.cli.start_context import (
     needed,
     pass_app,
     pass_given,
-    typed_again,
+    refuse_others,
 )
 from tfgrpo.cli.ui import PAGES
 from tfgrpo.runs.run_issues import issue_counts, resumption
@@ -51,11 +51,10 @@ def runs(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo runs
-      tfgrpo runs --json
     """
     store = app.store
     if len(given.names) > 1:
-        _remove(store, given)
+        _remove(app, given)
     elif given.names:
         record = run_record(store, store.runs.get(given.names[0]))
         printing.answer(app, record.object, _lines(store, record), given.as_json)
@@ -65,31 +64,26 @@ def runs(app: App, given: Given) -> None:
             (one.run.name, one.state, str(one.versions), printing.when(one.run.time), one.model)
             for one in listed
         ]
-        lines = printing.table(rows, header=("run", "state", "steps", "started", "model"))
-        printing.answer(
-            app,
-            lambda: [run_record(store, one.run).object() for one in listed],
-            lines if rows else ["no runs yet; start one with `tfgrpo train DATA`"],
-            given.as_json,
-        )
+        header = ("run", "state", "steps", "started", "model")
+        none = "no runs yet; start one with `tfgrpo train DATA`"
+        lines = printing.table(rows, header=header, none=none)
+        objects = (run_record(store, one.run).object() for one in listed)
+        printing.answer(app, lambda: list(objects), lines, given.as_json)
 
 
-def _remove(store: Store, given: Given) -> None:
+def _remove(app: App, given: Given) -> None:
     """Hides runs: all that are named, or none. Raises InvalidOperation."""
     from tfgrpo.learn.run_setup import remove_run
 
-    verb, *others = given.names
+    store, (verb, *others) = app.store, given.names
     if verb != "rm":
         raise click.UsageError("one run is shown at a time; `tfgrpo runs rm RUN …` hides some")
     listed = [store.runs.get(name) for name in others]
     with store.port.transaction():
         for run in listed:
             remove_run(store, run, given.reason)
-    if given.as_json:
-        printing.emit_json({"removed": [run.name for run in listed]})
-        return
-    for run in listed:
-        printing.echo(f"removed run {run.name}; {resumption(run)} brings it back")
+    lines = [f"removed run {run.name}; {resumption(run)} brings it back" for run in listed]
+    printing.answer(app, {"removed": [run.name for run in listed]}, lines, given.as_json)
 
 
 def _lines(store: Store, record: RunRecord) -> Iterator[str]:
@@ -138,8 +132,8 @@ def _seal_lines(seal: Seal) -> Iterator[str]:
     yield from printing.wrapped(words, first="  sealed ", indent=4)
 
 
-OF_ATTEMPTS = ("step", "sample", "failed", "outcome", "by_problem")
-"""Which attempts are listed, and how: what pairs of problems have none of."""
+OF_PAIRS = ("evaluated", "against", "data", "problem", "as_csv")
+"""What is of pairs of problems, beside --json."""
 LONG = 28
 DEEPEST = 24
 
@@ -175,7 +169,6 @@ def rollouts(app: App, given: Given) -> None:
     Examples:
       tfgrpo rollouts --step 1
       tfgrpo rollouts --failed --csv
-      tfgrpo rollouts --json
     """
     from tfgrpo.evaluation.comparison import paired_problems
 
@@ -184,15 +177,9 @@ def rollouts(app: App, given: Given) -> None:
     if given.evaluated is None and (given.against or given.data):
         raise click.UsageError("--against and --data need --eval")
     if given.evaluated is not None and given.name is not None:
-        raise click.UsageError(
-            f"--eval {given.evaluated} belongs to no run: leave out {given.name}"
-        )
+        raise click.UsageError(f"--eval belongs to no run: leave out {given.name}")
     if given.against is not None:
-        for name, value in given.of(*OF_ATTEMPTS).items():
-            if value is not None and value is not False:
-                raise click.UsageError(
-                    f"--against compares problems: leave out --{name.replace('_', '-')}"
-                )
+        refuse_others(OF_PAIRS, "lists attempts, and --against compares problems")
         pair = latest_pair(app, given.against, given.evaluated, given.data)
         pairs = paired_problems(app.store, *pair)
         if given.problem is not None:
@@ -224,9 +211,7 @@ def _read(app: App, given: Given) -> AttemptList:
         attempts = run_attempts(store, run, project, step=given.step)
     chosen = attempts.of(**given.of("step", "problem", "sample", "failed", "outcome"))
     if not chosen.attempts:
-        hint = f"`{typed_again(*OF_ATTEMPTS, 'problem')}` lists them all"
-        if given.failed and attempts.attempts:
-            hint = "without --failed, all of them are listed"
+        hint = "without the options that choose some, all of them are listed"
         raise UnknownRevision(f"{attempts.title} has no such rollouts", hint=hint)
     return chosen
 
@@ -317,6 +302,7 @@ def _message(role: str, content: str) -> Iterator[str]:
 @option(
     "-o, --html FILE",
     "Write the run's whole page to this file, as `tfgrpo ui` shows it.",
+    name="html",
     type=path(dir_okay=False),
 )
 @JSON
@@ -347,11 +333,9 @@ def plot(app: App, name: str | None, html: Path | None, as_json: bool) -> None:
         printing.echo(f"wrote {html}")
         return
     series = dynamics(app.store, run)
-    if as_json:
-        printing.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
-    elif not series or not series[0].values:
-        printing.echo(f"run {run.name} has not finished a step yet")
-    else:
+    lines = [f"run {run.name} has not finished a step yet"]
+    if series and series[0].values:
         title = f"run {run.name}: {printing.plural(len(series[0].values), 'step')}"
-        printing.echo(printing.style(title, bold=True))
-        printing.echo_each(draw(series, min(printing.width(), 100)))
+        lines = [printing.style(title, bold=True), *draw(series, min(printing.width(), 100))]
+    fields = {"run": run.name, "series": {one.name: one.values for one in series}}
+    printing.answer(app, fields, lines, as_json)

@@ -11,7 +11,13 @@ import click
 from tfgrpo.cli import printing, version_text
 from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import RANGE, REVISION, WHAT, App, Given, pass_app, pass_given
-from tfgrpo.cli.version_text import change_object, event_lines, move_lines, version_move_lines
+from tfgrpo.cli.version_text import (
+    change_lines,
+    change_object,
+    event_lines,
+    move_lines,
+    version_move_lines,
+)
 from tfgrpo.display.event_lines import event_object, events_of, life_of
 from tfgrpo.display.version_rows import (
     StandingNames,
@@ -25,7 +31,7 @@ from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.revisions import resolve_range
-from tfgrpo.store.records import Change, Library, Op, Version
+from tfgrpo.store.records import Change, Library, Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -183,28 +189,17 @@ def _lines(
     moved: Sequence[Move],
 ) -> Iterator[str]:
     for change in changes:
-        yield from _change(change)
+        yield from change_lines(change.op, change.experience, change.before, change.after)
     yield from move_lines(store.library(after), moved) if moved else ()
     yield _total(before, after, changes, len(moved))
-
-
-def _change(change: Change) -> list[str]:
-    op = change.op
-    sign = printing.sign(op, bold=True)
-    if change.before is None:
-        body = printing.words(change.after or "", fg="green")
-    elif change.after is None:
-        body = printing.words(change.before, fg="red")
-    else:
-        body = printing.word_diff(change.before, change.after)
-    return printing.wrap([sign, printing.Word(change.experience, dim=True), *body], indent=15)
 
 
 def _total(before: Version, after: Version, changes: tuple[Change, ...], moved: int) -> str:
     if not changes and not moved:
         return f"{before.name} and {after.name} hold the same library"
-    number: Counter[Op] = Counter(change.op for change in changes)
     words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
-    counts = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
-    counts += f"{', ' if counts else ''}{moved} moved" if moved else ""
+    number = Counter(words[change.op] for change in changes) + Counter(moved=moved)
+    counts = ", ".join(
+        f"{number[word]} {word}" for word in (*words.values(), "moved") if number[word]
+    )
     return printing.style(f"{before.name} → {after.name}: {counts}", bold=True)

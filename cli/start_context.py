@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tfgrpo.project import Project
     from tfgrpo.store.store import Store
 
-CREATE = "`tfgrpo checkout -b NAME HEAD` creates one"
-NEW_BRANCH = f"`tfgrpo checkout {{}}` switches to one, {CREATE}".format
-SWITCH = "switch to one with `tfgrpo switch {}`".format
-"""Hints where HEAD is detached, for the name of a branch."""
 LARGEST = 10**9
 """Scores, and what they spread by, are no larger than this."""
 
@@ -113,20 +109,16 @@ class App:
         assert self.opened is not None
         return self.opened
 
-    def branch(
-        self,
-        wanted: str = "a new version needs a branch",
-        hint: Callable[[str], str] = NEW_BRANCH,
-    ) -> str:
-        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached, with
-        a hint for the name of a branch."""
+    def branch(self, wanted: str = "a new version needs a branch") -> str:
+        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached."""
         branch = self.store.head.branch
         if branch is None:
             from tfgrpo.store.history.name_moves import branch_to_return_to
 
             there = branch_to_return_to(self.store)
-            words = CREATE if there is None else hint(there)
-            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=words)
+            switch = f"`tfgrpo switch {there}` switches to one, " if there else ""
+            hint = f"{switch}`tfgrpo checkout -b NAME HEAD` creates one"
+            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
         return branch
 
     def adopt(self, store: Store) -> None:
@@ -218,33 +210,15 @@ def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
     return pass_app(called)
 
 
-def typed_again(*without: str) -> str:
-    """The running command as somebody types it for another try, without the named parameters."""
-    import shlex
-
-    context, words = click.get_current_context(), list[str]()
-    while True:
-        words[:0] = [context.info_name or "tfgrpo", *_typed(context, without)]
-        if context.parent is None:
-            return shlex.join(words)
-        context = context.parent
-
-
-def _typed(context: click.Context, without: tuple[str, ...]) -> Iterator[str]:
-    typed = click.core.ParameterSource.COMMANDLINE
-    for one in context.command.params:
-        name = one.name or ""
-        value: Any = context.params.get(name, getattr(one, "flag_value", None))  # as of --force
-        if name in without or context.get_parameter_source(name) is not typed:
-            continue
-        if not isinstance(one, click.Option):
-            yield from map(str, value if one.nargs != 1 else [value])
-        elif one.is_flag:
-            if value == one.flag_value or (one.is_bool_flag and one.secondary_opts):
-                yield one.opts[-1] if value else one.secondary_opts[-1]
-        else:
-            for each in value if one.multiple else [value]:
-                yield from (one.opts[-1], str(each))
+def refuse_others(names: tuple[str, ...], why: str) -> None:
+    """Raises UsageError where anything is given that is none of these, nor --json."""
+    context, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is typed
+        if given and parameter.name not in (*names, "as_json"):
+            is_option = isinstance(parameter, click.Option)
+            called = parameter.opts[0] if is_option else parameter.human_readable_name
+            raise click.UsageError(f"{called} {why}")
 
 
 class Finite(click.types.FloatParamType):

@@ -9,11 +9,10 @@ from contextlib import closing
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
-from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
+from tfgrpo.cli.start_context import FINITE, App, Given, pass_given, refuse_others
 from tfgrpo.store.activity.traffic import (
     CallFilter,
     CallRecord,
@@ -30,7 +29,6 @@ from tfgrpo.store.activity.traffic_figures import Cost, LiveFigures, by_dimensio
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
 
 
@@ -85,7 +83,7 @@ def traffic(app: App, given: Given) -> None:
             calls = log.measured(start, given.tags)
             if given.by:
                 groups = by_dimension(calls, given.by, cost)
-                lines = _table(shown(given.by), groups, {})
+                lines = _table(given.by, groups, {})
                 printing.answer(app, [one._asdict() for one in groups], lines, given.as_json)
             else:
                 show(app, calls, log.lost(), cost, number or 5, given.as_json)
@@ -151,28 +149,21 @@ def feedback(app: App, given: Given) -> None:
 
 
 def _set_scale(app: App, setting: str) -> None:
-    label, _, ends = setting.rpartition("=")
-    low, _, high = ends.partition("..")
-    try:
-        scale = Scale(float(low), float(high))
-    except ValueError:
-        label = ""
-    if not label:
-        raise click.UsageError(f"{setting!r} is no scale: write one as stars=1..5")
+    label, ends = scale_of(setting)
+    scale = Scale(*ends)
     with opened(app) as log:
         log.set_scale("" if label == "score" else label, checked_scale(label, scale))
     printing.echo(f"scores of {label} are from {scale}")
 
 
-def refuse_others(names: tuple[str, ...], why: str) -> None:
-    """Raises UsageError where anything is given that is none of these, nor --json."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if given and parameter.name not in (*names, "as_json"):
-            is_option = isinstance(parameter, click.Option)
-            called = parameter.opts[0] if is_option else parameter.human_readable_name
-            raise click.UsageError(f"{called} {why}")
+def scale_of(given: str) -> tuple[str, tuple[float, float]]:
+    """A scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
+    name, _, ends = given.rpartition("=")
+    try:
+        low, high = map(float, ends.split("..") if name else ())
+    except ValueError:
+        raise click.UsageError(f"{given!r} is no scale: write score=1..5") from None
+    return name, (low, high)
 
 
 def opened(app: App) -> Any:
@@ -222,9 +213,9 @@ def _listed(calls: list[ListedCall], cost: Cost) -> Iterator[str]:
         library = f"{call.library or ''} {call.version or ''}".strip()
         price = "" if dollars is None else money(dollars)
         score = "" if one.score is None else f"{one.score:.2f}"
-        begin = (call.id[:17], printing.age(call.time), library, shown(call.arm or ""))
-        middle = (shown(call.model or ""), str(call.status), _tokens(call), price)
-        rows.append((*begin, *middle, f"{call.latency / 1000:.0f} ms", score))
+        begin = (call.id[:17], printing.age(call.time), library, call.arm or "", call.model or "")
+        end = (_tokens(call), price, f"{call.latency / 1000:.0f} ms", score)
+        rows.append((*begin, str(call.status), *end))
     header = ("call", "age", "library", "arm", "model", "status", "tokens", "cost", "took", "score")
     yield from printing.table(rows, header=header)
 
@@ -237,34 +228,29 @@ def _tokens(call: CallRecord) -> str:
 
 def _shown(log: Traffic, call: CallRecord, cost: Cost) -> Iterator[str]:
     yield f"{printing.style(call.id, fg='yellow')}  {printing.when(call.time)}  {call.route}"
-    tokens, tried, tags = "its tokens are not known", "", call.tags and json.loads(call.tags)
-    if _tokens(call):
-        sent, got = token_count(call.prompt_tokens), token_count(call.completion_tokens)
-        tokens = f"{sent} tokens in, {got} out"
+    tags, tried = json.loads(call.tags or "{}"), ""
     if (call.tries or 1) > 1:
         tried = f", asked {call.tries} times"
-    provider = f"{shown(call.provider or '')}{tried}; cost {money(cost(call))}"
     took = f"{call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} in the proxy"
     known = {
         "library": f"{call.library or 'none'} {call.version or ''} {call.digest or ''}",
-        "answer": f"{call.status}, {took}; {tokens}",
-        "provider": provider if call.provider else None,
-        "key": shown(call.key or ""),
-        "tags": shown(", ".join(f"{name}={value}" for name, value in (tags or {}).items())),
+        "answer": f"{call.status}, {took}; tokens {_tokens(call) or 'not known'}",
+        "provider": call.provider and f"{call.provider}{tried}; cost {money(cost(call))}",
+        "key": call.key,
+        "tags": ", ".join(f"{name}={value}" for name, value in tags.items()),
         "trace": call.trace,
-        "arm": shown(call.arm or ""),
-        "error": shown(call.error or ""),
+        "arm": call.arm,
+        "error": call.error,
     }
     yield from (f"{name:8} {value}" for name, value in known.items() if value)
-    content = log.content(call.id)
-    if content is not None:
-        yield from (printing.style("request", bold=True), shown(content.request))
-        yield from (printing.style("answer", bold=True), shown(content.answer))
+    if content := log.content(call.id):
+        yield from (printing.style("request", bold=True), content.request)
+        yield from (printing.style("answer", bold=True), content.answer)
     for one in log.feedback(call.id):
         parts = [] if one.score is None else [f"score {one.score:g}"]
         words = {name: getattr(one, name) for name in ("label", "comment", "correct")}
-        parts += [f"{name} {shown(value)}" for name, value in words.items() if value]
-        yield f"feedback {printing.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
+        parts += [f"{name} {value}" for name, value in words.items() if value]
+        yield f"feedback {printing.age(one.time)} by {one.author}: {'; '.join(parts)}"
 
 
 def show(
@@ -284,21 +270,15 @@ def show(
         "arms": sorted(by_dimension(calls, "arm", cost)),
         "experiences": by_experience(calls, library_of),
     }
-    if as_json:
-        listed = {name: [one._asdict() for one in part] for name, part in parts.items()}
-        printing.emit_json({**listed, "lost": lost})
-        return
-    texts = {e.id: shown(e.text)[:40] for e in store.library("HEAD")}
-
-    def lines() -> Iterator[str]:
-        yield from _table("version", parts["versions"], {})
-        if parts["arms"]:
-            yield from _table("arm", parts["arms"], {})
-        yield from _table("experience", parts["experiences"][:number], texts)
-        if lost:
-            yield f"{printing.plural(lost, 'call')} lost with workers that were killed"
-
-    printing.emit(app, lines())
+    listed = {name: [one._asdict() for one in part] for name, part in parts.items()}
+    texts = {e.id: e.text[:40] for e in store.library("HEAD")}
+    lines = [
+        *_table("version", parts["versions"], {}),
+        *(_table("arm", parts["arms"], {}) if parts["arms"] else ()),
+        *_table("experience", parts["experiences"][:number], texts),
+        *([f"{printing.plural(lost, 'call')} lost with workers that were killed"] if lost else ()),
+    ]
+    printing.answer(app, {**listed, "lost": lost}, lines, as_json)
 
 
 def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:

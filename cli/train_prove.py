@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -127,38 +124,32 @@ def _has_store(app: App) -> bool:
 
 def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None:
     from tfgrpo.cli import live_display
-    from tfgrpo.learn.loop import plan_steps
     from tfgrpo.learn.run import run_to_end
     from tfgrpo.workers.hand_out import run_with_workers
 
     run = ready.run
     if app.store.runs.state(run) == "finished":
         printing.echo(f"run {run.name} is finished; --new begins another")
-    with closing(live_display.Reporter(app.store)) as report:
-        try:
-            begin = run_with_workers if workers else run_to_end
-            result = live_display.run(begin(app.store, project, ready, on_progress=report))
-        except live_display.Interrupted as stop:
-            report.close()
-            if not app.store.runs.is_on_record(run):
-                printing.echo("interrupted before the first answer: nothing is on record")
-                click.get_current_context().exit(stop.code)
-            settings = ready.plan.settings
-            steps = printing.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
-            done = f"{_steps_done(app.store, run)} of {steps}"
-            calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
-            saved = f"{printing.plural(calls, 'answer')} saved"
-            printing.echo(f"interrupted; run {run.name}: {done} done, {saved}")
-            printing.echo(f"resume with `tfgrpo train --resume {run.name}`")
-            click.get_current_context().exit(stop.code)
-        except BrokenPipeError:
-            report.close()
-            ended = f"nobody reads the output: run {run.name} has stopped"
-            if app.store.runs.is_on_record(run):
-                ended += f"; resume with `tfgrpo train --resume {run.name}`"
-            printing.echo(ended, err=True)
-            raise
+    begin = run_with_workers if workers else run_to_end
+    result = live_display.watched(
+        app.store,
+        lambda report: begin(app.store, project, ready, on_progress=report),
+        lambda: _left(app.store, ready),
+    )
     _tell(app, result)
+
+
+def _left(store: Store, ready: ReadyRun) -> str:
+    """What is left of a run that was interrupted, and how to go on."""
+    from tfgrpo.learn.loop import plan_steps
+
+    run, plan = ready.run, ready.plan
+    if not store.runs.is_on_record(run):
+        return "there was no answer yet, so nothing is on record"
+    steps = printing.plural(len(plan_steps(plan.problems.train, plan.settings)), "step")
+    calls = sum(spent.usage.calls for spent in store.runs.spent(run))
+    done = f"{_steps_done(store, run)} of {steps} done, {printing.plural(calls, 'answer')} saved"
+    return f"run {run.name}: {done}\nresume with `tfgrpo train --resume {run.name}`"
 
 
 def _steps_done(store: Store, run: Run) -> int:
@@ -234,15 +225,12 @@ def prove(app: App, given: Given) -> None:
       tfgrpo prove library.md --data problems.jsonl --model mine
       tfgrpo prove HEAD --data problems.jsonl --estimate
     """
-    from tfgrpo import interchange
     from tfgrpo.cli import export_import
-    from tfgrpo.learn.prove import Wanted, estimate_trial, offered, plan_trial, stem_of
+    from tfgrpo.learn.prove import estimate_trial, offered, plan_trial, wanted_of
 
-    store, project, what = app.store, app.project(given.config), given.what
-    document = interchange.read(Path(what)) if os.path.isfile(what) else None
-    stem = stem_of(Path(what).stem if document else what)
-    versions = () if document else (store.resolve(what),)
-    wanted = Wanted(versions, stem, store.version(0), given.budget, given.new, document)
+    store, project = app.store, app.project(given.config)
+    wanted = wanted_of(store, given.what, given.budget, new=given.new)
+    document = wanted.document
     plan = plan_trial(store, project, options.read_flags(given.settings), wanted)
     printing.warn(plan.warnings)
     if document and not given.as_json:
@@ -273,7 +261,7 @@ def run_trial(
     return live_display.watched(
         app.store,
         lambda report: do_trial(app.store, project, ready, ignore if quiet else report),
-        again,
+        lambda: again,
     )
 
 

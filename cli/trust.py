@@ -51,13 +51,9 @@ def trust(app: App, given: Given) -> None:
         entries = trusted_folders.revoke(folder)
         printing.echo(f"revoked {entries} {'entry' if entries == 1 else 'entries'} of {folder}")
         return
-    if given.as_json:
-        printing.emit_json([_object(one) for one in sources])
-        return
-    if not sources:
-        printing.echo(f"nothing in {folder} would run code or send anything away")
-        return
-    printing.emit(app, [line for one in sources for line in _lines(one)])
+    lines = [line for one in sources for line in _lines(one)]
+    lines = lines or [f"nothing in {folder} would run code or send anything away"]
+    printing.answer(app, [_object(one) for one in sources], lines, given.as_json)
     unknown = [one for one in sources if not trusted_folders.is_trusted(one)]
     if given.show or not unknown:
         return
@@ -87,13 +83,11 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     from tfgrpo.proxy.proxy_file import FILE as PROXY
     from tfgrpo.settings import FILE
 
-    if place is not None and not place.exists():
-        raise TfgrpoError(f"there is no {place}", hint="name a folder, or a settings file")
     if place is not None and place.is_file() and place.suffix == ".toml":
         return place.resolve().parent, [one for one in file_permissions(place) if one.needed]
-    if place is not None and place.is_file() and not is_database(place.resolve()):
+    if place is not None and not place.is_dir() and not is_database(place.resolve()):
         raise TfgrpoError(
-            f"{place} is neither settings nor a store: it runs nothing, and needs no trust",
+            f"{place} is no folder, settings file or store: it runs nothing, and needs no trust",
             hint="name a folder, a settings file (.toml) or a store",
         )
     try:

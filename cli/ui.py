@@ -47,10 +47,8 @@ def ui(app: App, given: Given) -> None:
     \b
     Examples:
       tfgrpo ui
-      tfgrpo ui --read-only --port 0
       tfgrpo ui --host 0.0.0.0 --login ana --login ben --reader eve
       tfgrpo ui --export report --no-content
-      tfgrpo ui --notify 'smtp://ana@mail.example.com?to=ana@example.com'
     """
     with needed(*PAGES):
         from tfgrpo.ui.notifications import teller

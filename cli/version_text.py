@@ -18,7 +18,7 @@ from tfgrpo.display.version_rows import (
     signed,
 )
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.store.records import Change, Event, Library, Version
+from tfgrpo.store.records import Change, Event, Library, Op, Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,21 +36,8 @@ def change_object(before: Version, after: Version, changes: Iterable[Change]) ->
 
 def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
     """An event's lines: what, why, and who taught it; `origin` is where a merge got it from."""
-    head = [
-        printing.sign(event.op, bold=True),
-        printing.Word(event.experience, dim=True),
-    ]
-    if event.redacted:
-        body = printing.words("[redacted]", dim=True)
-    elif event.op == "MODIFY" and before is not None and event.text is not None:
-        body = printing.word_diff(before, event.text)
-    elif event.op == "KEEP":
-        body = printing.words(before or "", fg="cyan")
-    elif event.op == "DELETE":
-        body = printing.words(before or "", fg="red")
-    else:
-        body = printing.words(event.text or "", fg="green")
-    lines = printing.wrap([*head, *body], indent=15)
+    text = "[redacted]" if event.redacted else event.text
+    lines = change_lines(event.op, event.experience, None if event.redacted else before, text)
     if event.reason:
         lines += printing.wrapped(f"because {event.reason}", first=" " * 15, indent=15)
     evidence = evidence_words(event)
@@ -59,6 +46,18 @@ def event_lines(event: Event, before: str | None, origin: Origin | None = None) 
     if evidence:
         lines += printing.wrapped(evidence, dim=True, first=" " * 15, indent=15)
     return lines
+
+
+def change_lines(op: Op, id: str, before: str | None, text: str | None) -> list[str]:
+    """The lines that say what became of an experience's text."""
+    if op == "MODIFY" and before is not None and text is not None:
+        body = printing.word_diff(before, text)
+    elif op in ("KEEP", "DELETE"):
+        body = printing.words(before or text or "", fg="cyan" if op == "KEEP" else "red")
+    else:
+        body = printing.words(text or "", fg="green")
+    line = [printing.sign(op, bold=True), printing.Word(id, dim=True), *body]
+    return printing.wrap(line, indent=15)
 
 
 def events_lines(store: Store, version: Version, *, reasons: bool = True) -> Iterator[str]:
@@ -94,53 +93,32 @@ def move_lines(library: Library, moves: Iterable[Move]) -> list[str]:
     return lines
 
 
-NAMED = ("oneline", "short", "medium", "full", "fuller")
-"""Git's own formats: the first is `--oneline`, the others are what a log shows anyway."""
-PLACEHOLDER = re.compile(r"%(C\([^)]*\)|C[a-z]+|[ac][nedIirt]|[HhPpsBbdDnv%]|.)")
-ALONE = "HhPpsBbdDnv%"
-"""Placeholders of one letter."""
-PLACEHOLDERS = "%v (v12), %H, %h (digest), %P, %p (parents), %s (subject), %an, %ad, %ar, %d, %n"
-
-
-def checked(format: str) -> str:
-    """A format without `format:` before it. Raises UsageError for one that is none."""
-    plain = re.sub(r"\At?format:", "", format)
-    places = list(PLACEHOLDER.finditer(plain))
-    unknown = [place[0] for place in places if len(place[1]) == 1 and place[1] not in ALONE]
-    if unknown or ("%" not in plain and plain not in NAMED):
-        wrong = unknown[0] if unknown else repr(format)
-        raise click.UsageError(f"--format does not know {wrong}; it knows {PLACEHOLDERS}")
-    return plain
+PLACEHOLDER = re.compile("%(a.|.)")
+PLACEHOLDERS = "%v (v12), %H, %h (digest), %p (parents), %s (subject), %an, %ad, %ar, %d, %n"
 
 
 def line(format: str, store: Store, version: Version, names: StandingNames) -> str:
-    """A version by a format that was checked."""
+    """A version by a format of git's, of which these are the placeholders. Raises UsageError."""
     standing = ", ".join(names[version.number])
-    parents = [store.version(number).digest.hex() for number in version.parents]
     values = {
         "v": version.name,
         "H": version.digest.hex(),
         "h": version.digest.hex()[:8],
-        "P": " ".join(parents),
-        "p": " ".join(parent[:8] for parent in parents),
+        "p": " ".join(store.version(number).digest.hex()[:8] for number in version.parents),
         "s": subject(store, version),
-        "B": subject(store, version),
-        "b": "",
-        "D": standing,
         "d": f" ({standing})" if standing else "",
         "n": "\n",
         "%": "%",
         "an": signed(store, version),
-        "ae": "",
         "ad": printing.when(version.time),
-        "ai": printing.when(version.time),
-        "aI": printing.iso(version.time),
         "ar": printing.age(version.time),
-        "at": str(version.time // 1_000_000),
     }
-    values |= {"c" + name[1:]: value for name, value in values.items() if name[0] == "a"}
-    filled = PLACEHOLDER.sub(lambda match: values.get(match[1], ""), format)
-    return "\n".join(printing.shown(part) for part in filled.split("\n"))
+    plain = re.sub(r"\At?format:", "", format)
+    unknown = [match[0] for match in PLACEHOLDER.finditer(plain) if match[1] not in values]
+    if unknown or "%" not in plain:
+        wrong = unknown[0] if unknown else repr(format)
+        raise click.UsageError(f"--format does not know {wrong}; it knows {PLACEHOLDERS}")
+    return PLACEHOLDER.sub(lambda match: values[match[1]], plain)
 
 
 def heading(store: Store, version: Version, names: StandingNames) -> list[str]:

@@ -119,7 +119,6 @@ def list_(app: App, as_json: bool) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team workers list
-      tfgrpo workers list --json
     """
 
     crew = read_crew(queue_address(app.location))
@@ -163,7 +162,6 @@ def start(app: App, count: int, slots: int, heartbeat: float) -> None:
     \b
     Examples:
       tfgrpo --store postgresql://ann@db/team workers start --count 4
-      tfgrpo workers start --count 2 --slots 16
     """
 
     queue_address(app.location)

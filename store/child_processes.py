@@ -77,12 +77,3 @@ def check(command: Sequence[str]) -> None:
     """Raises ValueError for a command that runs our Python with the working folder on its path."""
     if command[0] == sys.executable and not {"-P", "-I"} & set(command[1:2]):
         raise ValueError("a child process of ours is started without -P or -I")
-
-
-def spawned(
-    command: Sequence[str], env: Mapping[str, str], file_actions: Sequence[tuple[Any, ...]]
-) -> int:
-    """Starts a program as `start` does, without the module `subprocess`, which takes long to load;
-    returns the child's number. Raises OSError."""
-    check(command)
-    return os.posix_spawnp(command[0], list(command), dict(env), file_actions=file_actions)

@@ -260,21 +260,12 @@ class Counts(Protocol):
     def ops(self, after: int, upto: int) -> dict[Op, int]:
         """How many events of each kind have after < row <= upto."""
 
-    def versions(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """How many versions with events end in these ranges (after, upto] of rows."""
-
-    def modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
-        """Experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
-
     def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
         """Row → how many KEEPs in these ranges (after, upto] confirm the event there. `rows` has
         the rows to look at by experience: an experience has one live event at most."""
 
     def snapshot_positions(self) -> list[int]:
         """The positions of all snapshots, ascending."""
-
-    def snapshot_sizes(self) -> list[int]:
-        """How many bytes each snapshot takes, by position."""
 
 
 class Storage(Protocol):

@@ -396,14 +396,6 @@ class MemoryCounts:
     def ops(self, after: int, upto: int) -> dict[Op, int]:
         return dict(Counter(e.op for e in self._port.events(after, upto)))
 
-    def versions(self, ranges: Sequence[tuple[int, int]]) -> int:
-        versions = [v for v in self._port._state.versions.values() if v.events]
-        return sum(after < v.position <= upto for v in versions for after, upto in ranges)
-
-    def modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
-        events = (e for pair in ranges for e in self._port.events(*pair))
-        return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
-
     def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
         events = (e for after, upto in ranges for e in self._port.events(after, upto))
         keeps = (e for e in events if e.op == "KEEP")
@@ -411,6 +403,3 @@ class MemoryCounts:
 
     def snapshot_positions(self) -> list[int]:
         return sorted(self._port._state.snapshots)
-
-    def snapshot_sizes(self) -> list[int]:
-        return [len(live) for _, live in sorted(self._port._state.snapshots.items())]

@@ -370,13 +370,6 @@ class PortContract(NamesContract, RecordsContract):
             port.append_version(version(5, 4, 0), ())
             port.put_snapshot(2, [1, 2])
             port.put_snapshot(4, [3, 4])
-        assert port.counts.versions([(0, 4)]) == 4
-        assert port.counts.versions([(0, 1), (2, 3)]) == 2
-        assert port.counts.modified([(0, 4)]) == {"a": 2, "b": 1}
-        assert port.counts.modified([(0, 1), (2, 3)]) == {"b": 1}
-        sizes = port.counts.snapshot_sizes()
-        assert len(sizes) == 2
-        assert min(sizes) > 0
 
     def test_the_version_of_a_row_is_the_one_that_holds_it(self, port: Port) -> None:
         record(port, 0, [])

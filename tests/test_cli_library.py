@@ -213,12 +213,12 @@ def test_a_mistake_gets_one_line_and_a_hint(
 
 def test_an_option_behind_the_command_is_shown_before_it(shop: Cli) -> None:
     refused = shop("log", "--store", "other.db", ok=False)
-    one_line_error(refused, "goes before the command", "tfgrpo --store FILE log …", code=2)
+    one_line_error(refused, "goes before the command", code=2)
 
 
 def test_a_folder_behind_the_command_is_shown_before_it(shop: Cli, tmp_path: Path) -> None:
     refused = shop("log", "-C", str(tmp_path), ok=False)
-    one_line_error(refused, "goes before the command", "tfgrpo -C DIR log …", code=2)
+    one_line_error(refused, "goes before the command", code=2)
 
 
 def test_a_detached_head_is_shown_the_way_to_a_branch_that_is_there(shop: Cli) -> None:
@@ -231,9 +231,8 @@ def test_a_detached_head_is_shown_the_way_to_a_branch_that_is_there(shop: Cli) -
     back = "`tfgrpo checkout trunk`"
     assert back in left
     assert back in shop("status").stdout
-    one_line_error(shop("add", "More.", ok=False), back)
-    one_line_error(shop("reset", "v0", ok=False), "`tfgrpo switch trunk`")
-    one_line_error(shop("push", "/nowhere/{x}", ok=False), "`tfgrpo push /nowhere/{x} trunk`")
+    for words in (["add", "More."], ["reset", "v0"], ["push", "/nowhere/{x}"]):
+        one_line_error(shop(*words, ok=False), "`tfgrpo switch trunk`")
     shop(*begun[1].split())
     assert json.loads(shop("status", "--json").stdout)["head"] == version
 

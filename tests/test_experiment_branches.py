@@ -7,7 +7,7 @@ import json
 import pytest
 from test_experiment import run, store  # noqa: F401
 
-from tfgrpo.production.experiment import delete_branch, experiment, rename_branch, start
+from tfgrpo.production.experiment import delete_branch, experiment, rename_branch
 from tfgrpo.store import InvalidName, Store
 
 START = ("experiment", "start", "e", "--control", "prod", "--candidate", "new")
@@ -91,9 +91,3 @@ def test_status_tells_a_branch_that_is_gone_from_one_that_was_moved(running: Sto
     assert run(running, "experiment", "stop", "e") == "stopped e: prod is gone\n"
     assert "prod was deleted meanwhile, without new (v2)" in status()[0]
     assert experiment(running, "e").state == "stopped"
-
-
-def test_an_undo_that_takes_the_branch_away_says_so(store: Store) -> None:  # noqa: F811
-    run(store, "branch", "shop", "prod")
-    start(store, "f", ("shop", "main"), 0.1)
-    assert "experiment f is paused, as it has no branch shop any more" in run(store, "undo")

@@ -457,7 +457,7 @@ def test_ctrl_c_lets_calls_in_flight_finish_and_keeps_their_answers(
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: the workers get it too
         out, err = running.communicate(timeout=120)
         assert running.returncode == 130
-        (line, command) = out.strip().splitlines()[-2:]
+        (line, command) = err.strip().splitlines()[-2:]
         asked = len(server.requests)
         (steps,) = re.findall(r"^run problems: 12 problems, (\d+) steps?", out, re.MULTILINE)
         plural = "s" * (steps != "1")

@@ -119,7 +119,7 @@ def test_the_verb_draws_writes_and_tells(trained: Path, cli: Cli, tmp_path: Path
     assert json.loads(cli(*store, "plot", "--json").stdout)["run"] == "run"
     page = tmp_path / "run.html"
     assert cli(*store, "plot", "-o", str(page)).stdout == f"wrote {page}\n"
-    assert page.read_text().startswith("<!doctype html>")
+    assert "<html" in page.read_text()
 
 
 def test_without_a_run_there_is_nothing_to_draw(cli: Cli) -> None:

@@ -85,7 +85,7 @@ def test_every_verb_works_on_a_shared_database(
     assert status["bytes"] > 0
     for line in (
         "status", "log --oneline", "show HEAD", "diff v1 HEAD", f"show {ids[0]}", "blame",
-        "credit", "status -v", "reflog", "export HEAD --format md", "bisect start HEAD v1",
+        "credit", "status", "reflog", "export HEAD --format md", "bisect start HEAD v1",
         "bisect reset", "power --difference 0.1 --within 0.4 --between 0.2", "trust --show",
         "proposal", "experiment list",
     ):  # fmt: skip

@@ -232,13 +232,13 @@ def test_every_option_that_a_hint_can_name_is_one_of_train() -> None:
 @pytest.mark.parametrize(
     ("content", "told", "hint"),
     [
-        ("train = 3", "train is a table", "write [train], and its settings below it"),
+        ("train = 3", "train is a table", "write [train]"),
         ("author = 3", "author is a name", 'write author = "ann"'),
         ("[author]", "author is a name", 'write author = "ann"'),
-        ("commit = 3", "[commit] takes only sign and key", "such as sign = true"),
-        ("[commit]\nsing = true", "[commit] takes only sign and key", "such as sign = true"),
+        ("commit = 3", "[commit] takes only sign and key", "sign = true"),
+        ("[commit]\nsing = true", "[commit] takes only sign and key", "sign = true"),
         ("[trian]", "there is no table [trian]", "did you mean [train]?"),
-        ("epochs = 3", "epochs stands in no table", "settings go in [model], [train]"),
+        ("epochs = 3", "there is no table [epochs]", "settings go in [model], [train]"),
         ("[other]", "there is no table [other]", "author stands above them"),
     ],
 )

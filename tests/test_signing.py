@@ -475,7 +475,7 @@ def test_the_commands_sign_and_verify(cli: Cli, keys: Keys, tmp_path: Path) -> N
         ("[commit\nsign = true\n", "must be TOML"),
         ("[commit]\nsing = true\n", "[commit] takes only sign and key"),
         ("commit = true\n", "[commit] takes only sign and key"),
-        ("author = 1\n", "author in tfgrpo.toml is a name"),
+        ("author = 1\n", "author is a name"),
     ],
 )
 def test_settings_that_cannot_be_read_turn_no_signature_off(

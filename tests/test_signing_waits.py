@@ -14,7 +14,7 @@ import pytest
 from store_helpers import add
 from waiting import until
 
-from tfgrpo.hand_edits import Place, move_experiences
+from tfgrpo.hand_edits import move_experiences
 from tfgrpo.improvement.proposals import Draftsman, accept, propose
 from tfgrpo.improvement.regression import propose_expiry
 from tfgrpo.store import Operation, Store
@@ -71,7 +71,7 @@ def tag_over_another(store: Store) -> None:
 
 def put_first(store: Store) -> None:
     second = store.library("main").readable[1].id
-    move_experiences(store, "main", [second], Place())
+    move_experiences(store, "main", [second])
 
 
 def bring_over(store: Store) -> None:

@@ -93,7 +93,7 @@ def test_a_run_whose_reader_goes_away_says_that_it_has_stopped(
     cli("init")
     done = in_shell(tmp_path, LATE, *begun_by(endpoint, tmp_path))
     assert (tmp_path / "code").read_text() == "141\n"
-    assert done.stderr.startswith("nobody reads the output: run r has stopped")
+    assert done.stderr.startswith("nobody reads the output; run r: ")
     cli(*map(str, begun_by(endpoint, tmp_path)[1:]))
     (run,) = json.loads(cli("runs", "--json").stdout)
     assert run["states"][-1]["state"] == "finished"

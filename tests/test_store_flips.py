@@ -271,7 +271,7 @@ LOOKS = (
     ["diff", "v1", "main"],
     ["blame"],
     ["show", "G0"],
-    ["status", "-v"],
+    ["status"],
     ["reflog"],
     ["runs"],
     ["branch"],

@@ -11,7 +11,7 @@ from conftest import Cli
 from format_reader import Reader
 from store_helpers import clock
 
-from tfgrpo.hand_edits import Place, commit_edit, move_experiences
+from tfgrpo.hand_edits import commit_edit, move_experiences
 from tfgrpo.mirror.commit_layout import Rendering
 from tfgrpo.rendering.markdown_edit import document
 from tfgrpo.store import InvalidOperation, Operation, StaleVersion, Store
@@ -152,11 +152,11 @@ def test_a_move_is_made_beside_a_writer_and_an_arrangement_of_an_old_order_is_re
         assert order(store) == "BACDEF"
         with pytest.raises(StaleVersion, match="another order"):
             other.commit("main", [], message="m", order=[IDS[n] for n in "CABDE"], onto=at)
-        move_experiences(other, "main", [IDS["F"]], Place(before=IDS["B"]), reason="first of all")
+        move_experiences(other, "main", [IDS["F"]], before=IDS["B"], reason="first of all")
     assert order(store) == "FBACDE"
     assert store.tip("main").message == f"move {IDS['F']}: first of all"
     with pytest.raises(InvalidOperation, match="stand there already"):
-        move_experiences(store, "main", [IDS["F"]], Place())
+        move_experiences(store, "main", [IDS["F"]])
 
 
 def test_moves_are_the_fewest_that_explain_it(store: Store) -> None:

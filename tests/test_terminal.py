@@ -30,7 +30,7 @@ MARKS = {"\u200e", "\u200f", "\u061c"}
 COLOURS = re.compile(r"\x1b\[(?:0|1|2|9|3[1-6])m")
 VERBS = (
     *("log", "log -p", "log --oneline", "log --graph", "log --json", "show", "show --json"),
-    *("status", "status --json", "diff v0 HEAD", "blame", "status -v", "reflog", "runs", "runs r"),
+    *("status", "status --json", "diff v0 HEAD", "blame", "reflog", "runs", "runs r"),
     *("runs --json", "cost", "remote", "fsck", "branch", "tag", "show G0", "trust --show"),
     *("export", "export --format md", "export --format prompt", "checkout HEAD -o -"),
     *("train p.jsonl --estimate --skip-unverifiable", "verify cases.jsonl --all", "show nothing"),

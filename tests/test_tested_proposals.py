@@ -289,7 +289,7 @@ def test_other_words_and_deletions_of_the_branch_are_losses_and_repeated_texts_a
 def test_an_undone_start_says_that_the_experiment_goes_on(proposed: Store) -> None:
     gain(proposed)
     do(proposed, f"{TRIAL} p1")
-    assert "experiment e goes on with its candidate" in run(proposed, "undo")
+    assert "the decision stays on record" in run(proposed, "undo")
     assert "trial/e" not in proposed.branches()
     promote(proposed, "e")
     assert HOTFIX in texts(proposed, "prod")

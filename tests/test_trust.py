@@ -197,7 +197,6 @@ def test_reading_needs_no_trust(stranger: Path) -> None:
         "runs r",
         "cost",
         "show",
-        "status -v",
         "blame",
         "fsck",
     ):

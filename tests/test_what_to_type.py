@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -63,14 +62,6 @@ def test_a_store_can_be_trusted_by_its_file_or_a_link_to_it(shop: Cli, tmp_path:
     (tmp_path / "link").symlink_to(".tfgrpo/store.db")
     for place in (".tfgrpo/store.db", "link", "."):
         assert "nothing in" in shop("trust", place).stdout
-
-
-@pytest.mark.parametrize("verb", ["merge", "cherry-pick", "revert"])
-def test_there_is_nothing_to_abort(shop: Cli, verb: str) -> None:
-    shop("branch", "web", "v0")
-    assert "`tfgrpo undo`" in shop(verb, "--abort").stdout
-    assert "`tfgrpo undo`" in shop(verb, "web", "--abort").stdout
-    assert json.loads(shop("log", "-n", "1", "--json").stdout)[0]["version"] == "v1"
 
 
 @pytest.mark.parametrize("place", [".", ".tfgrpo", ".tfgrpo/store.db"])

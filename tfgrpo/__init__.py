@@ -53,14 +53,10 @@ HOMES = {
     "TrainResult": "tfgrpo.learn.run",
     **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.function_agent"),
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
+    **dict.fromkeys(("library", "live"), "tfgrpo.domains.prompt_library"),
 }
 """Where each name is defined; it is loaded when it is first used."""
-FUNCTIONS = {
-    "library": ("tfgrpo.domains.prompt_library", "read_library"),
-    "live": ("tfgrpo.domains.prompt_library", "live"),
-}
-"""Those that need the standard library alone, and have another name at home."""
-__all__ = sorted([*HOMES, *FUNCTIONS, "__version__"])
+__all__ = sorted([*HOMES, "__version__"])
 
 BESIDE = ("store", "cli", "migrations")
 """The parts that stand in folders of their own beside this one in a clone."""
@@ -90,11 +86,9 @@ def finish_redaction(store: Store) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in FUNCTIONS:
-        module, function = FUNCTIONS[name]
-        return getattr(import_module(module), function)
     if name in HOMES:
-        return getattr(import_module(HOMES[name]), name)
+        at_home = "read_library" if name == "library" else name
+        return getattr(import_module(HOMES[name]), at_home)
     raise AttributeError(f"module 'tfgrpo' has no attribute {name!r}")
 
 

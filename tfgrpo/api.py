@@ -17,7 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from tfgrpo import interchange
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.readers import row_lines
 from tfgrpo.domains.base import Domain
@@ -28,7 +27,7 @@ from tfgrpo.evaluation.scores import Scores
 from tfgrpo.improvement.collection import BAR, CollectionRules, CollectRequest
 from tfgrpo.improvement.improve import HELDOUT_SAMPLES, LEAST, Improvement, ImproveRequest
 from tfgrpo.improvement.improve import improve as improve_library
-from tfgrpo.learn.prove import Proof, Wanted, do_trial, plan_trial, ready_trial, stem_of
+from tfgrpo.learn.prove import Proof, do_trial, plan_trial, ready_trial, wanted_of
 from tfgrpo.learn.run import TrainResult, run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
 from tfgrpo.learn.run_setup import ReadyRun, RunChoice, check_settings, plan_choice, ready_run
@@ -321,12 +320,8 @@ class _Request:
         budget, new = (self._options.pop(name, None) for name in ("budget", "new"))
         if not isinstance(library, str | Path):
             raise SettingsError(f"library: {library!r} is none", hint="a revision, or a file")
-        path = Path(library)
         with self.open() as (store, project):
-            document = interchange.read(path) if os.path.isfile(path) else None
-            stem = stem_of(path.stem if document else str(library))
-            versions = () if document else (store.resolve(str(library)),)
-            wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new), document)
+            wanted = wanted_of(store, str(library), _text(budget), new=bool(new))
             plan = plan_trial(store, project, self._given(data), wanted)
             return ready_trial(store, project, plan, wanted)
 

@@ -9,6 +9,8 @@ from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfgrpo.store.signing import Pending, Signer
 
 AUTHOR = "TFGRPO_AUTHOR"
@@ -25,12 +27,8 @@ def default_author(root: str | None = None) -> str:
     and nothing else), else git's user.name, else the login name. Raises SettingsError."""
     if os.environ.get(AUTHOR):
         return os.environ[AUTHOR]
-    author = _settings(root or os.getcwd()).get(SETTING)
-    if author is not None and not isinstance(author, str):
-        raise SettingsError("author in tfgrpo.toml is a name", hint='write author = "ann"')
-    if author and author.strip():
-        return author.strip()
-    return os.environ.get("GIT_AUTHOR_NAME") or _config(root, "user.name") or _login()
+    author: str = _settings(root or os.getcwd()).get(SETTING, "").strip()
+    return author or os.environ.get("GIT_AUTHOR_NAME") or _config(root, "user.name") or _login()
 
 
 def signing_key(root: str) -> str:
@@ -87,61 +85,38 @@ def _settings(root: str) -> dict[str, Any]:
             settings = parsed(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}", hint="the file must be TOML") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    commit = settings.get(COMMIT, {})
-    if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:
-        raise SettingsError(f"{path}: [commit] takes only sign and key", hint="sign = true")
+    check_signing(settings, path)
     return settings
 
 
+def check_signing(settings: Mapping[str, Any], path: object) -> None:
+    """Raises SettingsError where `author` or [commit] of a file's settings cannot be used."""
+    author, commit = settings.get(SETTING, ""), settings.get(COMMIT, {})
+    if not isinstance(author, str):
+        raise SettingsError(f"{path}: author is a name", hint='write author = "ann"')
+    if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:
+        raise SettingsError(f"{path}: [commit] takes only sign and key", hint="sign = true")
+
+
 def _config(root: str | None, key: str) -> str:
+    """What git's settings say, within `PATIENCE` seconds; nothing where they say nothing."""
+    from subprocess import DEVNULL, PIPE, TimeoutExpired
+
     command = ["git", *(["-C", root] if root else []), "config", key]
+    streams = {"stdout": PIPE, "stderr": DEVNULL}
     try:
-        return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)
+        environment = child_processes.without_keys("GIT_")
+        with child_processes.start(command, environment, **streams) as process:
+            try:
+                output, _ = process.communicate(timeout=PATIENCE)
+            except TimeoutExpired:
+                process.kill()
+                return ""
     except OSError:
         return ""
-
-
-def _spawned(command: list[str]) -> str:
-    """What a command says within `PATIENCE` seconds, without `subprocess`, which is slow to
-    load."""
-    import select
-
-    reading, writing = os.pipe()
-    with open(reading, "rb") as pipe:
-        try:
-            actions = [
-                (os.POSIX_SPAWN_DUP2, writing, 1),
-                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-            ]
-            process = child_processes.spawned(command, _environment(), actions)
-        finally:
-            os.close(writing)
-        in_time = bool(select.select([pipe], [], [], PATIENCE)[0])
-        if not in_time:
-            os.kill(process, 9)
-        output = pipe.read() if in_time else b""
-        _, status = os.waitpid(process, 0)
-    return output.decode(errors="replace").strip() if status == 0 else ""
-
-
-def _run(command: list[str]) -> str:
-    import subprocess
-
-    try:
-        with child_processes.start(command, _environment(), stdout=subprocess.PIPE) as process:
-            output, _ = process.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return ""
     return str(output.decode(errors="replace")).strip() if process.returncode == 0 else ""
-
-
-def _environment() -> dict[str, str]:
-    return child_processes.without_keys("GIT_")
 
 
 def _login() -> str:

@@ -201,20 +201,20 @@ def named_models(
             f"{models['reflection_model']}"
         )
     if address and base_url is None and not models.get("endpoints"):
-        prefixes = [
+        remote = (
             prefix
             for prefix in ("", "reflection_")
             if (name := first(f"{prefix}model")[1]) and not str(name).startswith(LOCAL)
-        ]
-        wanted = [f"{prefix}base_url" for prefix in prefixes if prefix == "" or "" not in prefixes]
-        addresses = {name: address for name in wanted if first(name)[1] is None}
-        if addresses and not are_settings(base_url=address):
-            raise SettingsError(
-                f"the address in {OPENAI_ADDRESS} cannot be used",
-                hint="it must begin with http:// or https:// and have no password and no query",
-            )
-        notes += [f"{OPENAI_ADDRESS} is set: requests go to {address}"] if addresses else []
-        models |= addresses
+        )
+        prefix = next(remote, None)
+        if prefix is not None and first(f"{prefix}base_url")[1] is None:
+            if not are_settings(base_url=address):
+                raise SettingsError(
+                    f"the address in {OPENAI_ADDRESS} cannot be used",
+                    hint="it must begin with http:// or https:// and have no password and no query",
+                )
+            notes.append(f"{OPENAI_ADDRESS} is set: requests go to {address}")
+            models[f"{prefix}base_url"] = address
     endpoint = models.get("base_url", base_url)
     at_address = not is_local and not models.get("endpoints")
     if at_address and first("api_key_env")[1] is None:
@@ -286,7 +286,7 @@ def check_endpoints(
 
 
 def key_variables(
-    models: ModelSettings, environment: Mapping[str, str], listed: Sequence[ListedEndpoint] = ()
+    models: ModelSettings, environment: Mapping[str, str], listed: Sequence[ListedEndpoint]
 ) -> set[str]:
     """The variables with the keys that `open_endpoints` would read, whether they are set or not."""
     names = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.canonical import new_id
@@ -16,8 +15,13 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.signing import recordings
 from tfgrpo.store.store import Store
 
-SNAPSHOT = "experiences"
 ENDINGS = {"json": "json", "md": "md", "prompt": "txt"}
+
+
+def files_beside(store: Store) -> dict[str, str]:
+    """Where a library lies beside its store, by format."""
+    folder = os.path.dirname(store.file)
+    return {kind: os.path.join(folder, f"experiences.{end}") for kind, end in ENDINGS.items()}
 
 
 def write_library(store: Store, format_: str = "json", output: str | None = None) -> str:
@@ -26,8 +30,7 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
     the store itself has what it should."""
     from tfgrpo import interchange
 
-    folder = os.path.dirname(store.file)
-    beside = {kind: os.path.join(folder, f"{SNAPSHOT}.{end}") for kind, end in ENDINGS.items()}
+    folder, beside = os.path.dirname(store.file), files_beside(store)
     wanted = {format_: output or beside[format_]}
     if output is None:
         wanted |= {kind: path for kind, path in beside.items() if os.path.exists(path)}
@@ -104,28 +107,29 @@ def move_experiences(
     store: Store,
     branch: str,
     ids: Sequence[str],
-    place: Place,
     *,
+    before: str | None = None,
+    after: str | None = None,
+    last: bool = False,
     message: str | None = None,
     reason: str | None = None,
 ) -> Version:
-    """Moves experiences of a branch's library, whoever else writes, as one version. Raises
-    InvalidOperation for one that is not there, and where they stand there already."""
+    """Moves experiences of a branch's library, whoever else writes, as one version: `before` or
+    `after` another one, to the end, or else to the beginning. Raises InvalidOperation for one that
+    is not there, and where they stand there already."""
     for recording in recordings(store):
         with recording:
             library = store.library(store.tip(branch))
-            before = ids_of(library)
-            for id in ids:
-                if id not in library.by_id:
-                    raise InvalidOperation(
-                        f"the library of {branch} has no {id}", hint="`tfgrpo show HEAD` lists them"
-                    )
-            order = placed(before, ids, before=place.before, after=place.after, last=place.last)
-            if order == before:
+            if missing := [id for id in ids if id not in library.by_id]:
+                raise InvalidOperation(
+                    f"the library of {branch} has no {missing[0]}",
+                    hint="`tfgrpo show HEAD` lists them",
+                )
+            order = placed(ids_of(library), ids, before=before, after=after, last=last)
+            if order == ids_of(library):
                 raise InvalidOperation("nothing would move: they stand there already")
-            version = store.commit(
-                branch, [], message=_why_moved(message or move_message(ids), reason), order=order
-            )
+            words = _why_moved(message or move_message(ids), reason)
+            version = store.commit(branch, [], message=words, order=order)
     write_library(store)
     return version
 
@@ -140,14 +144,6 @@ def arrange_library(
         return None
     message = _why_moved(move_message(ids), reason)
     return commit_by_hand(store, branch, [], message, onto=onto, order=order)
-
-
-class Place(NamedTuple):
-    """Where experiences go: before or after another one, to the end, or else to the beginning."""
-
-    before: str | None = None
-    after: str | None = None
-    last: bool = False
 
 
 def commit_edit(

@@ -30,7 +30,7 @@ from tfgrpo.data.column_roles import (
 )
 from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.data.problems import describe_doubt, of_rows, share, sizes
-from tfgrpo.data.readers import Row
+from tfgrpo.data.readers import Row, row_lines
 from tfgrpo.data.row_shapes import in_our_shape, option_indices
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
@@ -148,11 +148,7 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     sizes = LOCAL_SIZES[columns.kind] if own.is_local else REMOTE
     split = _split(items, sizes, columns.kind)
     labels = _labels(items) if columns.kind == "choice" else Counter[str]()
-    files = {
-        f"data/{name}.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in part)
-        for name, part in split.items()
-        if part
-    }
+    files = {f"data/{name}.jsonl": "".join(row_lines(part)) for name, part in split.items() if part}
     if columns.kind == "choice":
         files["labels.txt"] = "".join(f"{label}\n" for label in sorted(labels))
     elif columns.kind == "json":
@@ -162,12 +158,12 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     used = min(len(split["train"]), sizes.train)
     learned = {_label(item) for item in split["train"][:used]} if labels else set()
     unseen = len({_label(item) for item in split["heldout"]} - learned) if labels else 0
-    model, train = _model_rows(own), _train_rows(path, own, columns.kind, split, sizes)
-    files[FILE] = _settings(path, own, model, train)
-    settings = {
-        table: {name: value for name, value, _ in rows}
-        for table, rows in (("model", model), ("train", train))
+    tables = {
+        "model": _model_rows(own),
+        "train": _train_rows(path, own, columns.kind, split, sizes),
     }
+    files[FILE] = _settings(path, own, **tables)
+    settings = {table: {name: value for name, value, _ in rows} for table, rows in tables.items()}
     listed = ", ".join(f"{name} {count}" for name, count in labels.most_common())
     named = ", ".join(map(repr, columns.answers))
     answered = f", {named} is the answer" if named else ", and no field is the answer"
@@ -245,14 +241,12 @@ def _items(
             continue
         items[key] = item
     left = [item for key, item in items.items() if key not in conflicts]
-    lines = []
-    if empty:
-        lines.append(f"left out: {empty} rows without a text or an answer")
-    if twice:
-        lines.append(f"left out: {twice} rows with a text that was there already")
-    if conflicts:
-        lines.append(f"left out: {len(conflicts)} texts that have two different answers")
-    return left, lines
+    out = {
+        "rows without a text or an answer": empty,
+        "rows with a text that was there already": twice,
+        "texts that have two different answers": len(conflicts),
+    }
+    return left, [f"left out: {count} {what}" for what, count in out.items() if count]
 
 
 def _labels(items: Sequence[Mapping[str, Any]]) -> Counter[str]:
@@ -304,11 +298,8 @@ def _split(
     gated = 0 if count < NO_GATE else min(sizes.gate, round(SHARES["gate"] * count))
     if kind == "choice":
         return _split_labels(order, {"heldout": held, "gate": gated})
-    return {
-        "train": order[held + gated :],
-        "gate": order[held : held + gated],
-        "heldout": order[:held],
-    }
+    heldout, gate = order[:held], order[held : held + gated]
+    return {"train": order[held + gated :], "gate": gate, "heldout": heldout}
 
 
 def _split_labels(
@@ -401,38 +392,29 @@ def _train_rows(
     ]
     if split["gate"]:
         rows.append(("gate", "data/gate.jsonl", "each step has to prove itself on these"))
-    rows += [
-        (
-            "sealed",
-            "data/heldout.jsonl",
-            "compared once, at the end; look at them at no other time",
-        ),
+    samples = fitting_samples(sizes.sealed, len(split["heldout"])) if local else 2
+    return [
+        *rows,
+        ("sealed", "data/heldout.jsonl", "compared once, at the end; look at them only then"),
         ("epochs", 3, "passes over the problems"),
         ("batch_size", batch, "problems of a step; each step makes a version"),
         ("group_size", 6 if local else 5, "attempts at each problem"),
         ("max_tokens", tokens, "the longest answer" + (", as a local model is slow" * local)),
-        (
-            "heldout_samples",
-            fitting_samples(sizes.sealed, len(split["heldout"])) if local else 2,
-            "attempts at each problem that the library is checked on",
-        ),
+        ("heldout_samples", samples, "attempts at each problem that the library is checked on"),
     ]
-    return rows
 
 
 def _settings(path: Path, own: OwnData, model: list[Setting], train: list[Setting]) -> str:
+    url = '# base_url = "http://…/v1"        # an OpenAI-compatible endpoint'
+    key = '# api_key_env = "…"               # the variable with its key'
     lines = [
         toml_comment(f"Written by `tfgrpo init --from {path.name}`."),
         "# `tfgrpo train --estimate` says what it takes, `tfgrpo train` begins; flags win.",
         "",
         "[model]",
         *_table(model),
-    ]
-    if not own.base_url:
-        lines.append('# base_url = "http://…/v1"        # an OpenAI-compatible endpoint')
-    if not own.api_key_env:
-        lines.append('# api_key_env = "…"               # the variable with its key')
-    lines += [
+        *([] if own.base_url else [url]),
+        *([] if own.api_key_env else [key]),
         "",
         "[train]",
         *_table(train),
@@ -470,10 +452,8 @@ def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
         '# How each field is compared. For all: tolerance = 0.01 (or "1%"), case = "ignore",',
         '# accents, punctuation and order = "ignore", extra = "wrong", schema = "schema.json".',
     ]
+    about = '# description = "…"               # told to the model; also weight, tolerance'
     for name, rule in fields.items():
-        lines += ["", f"[fields.{toml_value(name)}]"]
-        lines.append(f"type = {toml_value(rule.get('type', 'any'))}")
-        lines.append(
-            '# description = "…"               # told to the model; also weight, tolerance'
-        )
+        kind = toml_value(rule.get("type", "any"))
+        lines += ["", f"[fields.{toml_value(name)}]", f"type = {kind}", about]
     return "\n".join([*lines, ""])

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfgrpo.wording import money, plural
+
 if TYPE_CHECKING:
     from tfgrpo.evaluation.scores import Scores
     from tfgrpo.evaluation.scoring import EvalProgress
@@ -33,8 +35,13 @@ class DownloadProgress:
     done: int
     total: int
 
+    @property
+    def size(self) -> str:
+        """How much of it is here."""
+        return f"{self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB"
+
     def __str__(self) -> str:
-        return f"fetching {self.name}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB"
+        return f"fetching {self.name}: {self.size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,9 @@ class RunStarted:
     model: str
 
     def __str__(self) -> str:
-        problems = f"{self.problems:,} problem{'s' * (self.problems != 1)}"
-        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
-        return (
-            f"run {self.run}{' resumed' if self.resumed else ''}: {problems}, {steps} of up to "
-            f"{self.batch_size} × {self.group_size} attempts, {self.model}"
-        )
+        sizes = f"{plural(self.problems, 'problem')}, {plural(self.steps, 'step')} of up to "
+        sizes += f"{self.batch_size} × {self.group_size} attempts"
+        return f"run {self.run}{' resumed' * self.resumed}: {sizes}, {self.model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +115,19 @@ OnProgress: TypeAlias = Callable[[Notice], None]
 
 
 def describe_usage(meter: Meter) -> str:
-    """What calls have come to so far, as a line: calls and tokens."""
-    return (
-        f"{meter.calls:,} calls, {meter.prompt_tokens:,} tokens in, "
-        f"{meter.completion_tokens:,} out, {meter.in_flight} in flight"
-    )
+    """What calls have come to so far, as a line: calls, tokens and cost."""
+    cached = f" ({meter.cached_tokens:,} cached)" if meter.cached_tokens else ""
+    thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
+    tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
+    stages = ", ".join(f"{stage} {money(cost)}" for stage, cost in meter.cost_by_stage.items())
+    cost = "price unknown" if meter.cost is None else money(meter.cost)
+    cost += f" ({stages})" if meter.cost else ""
+    line = f"{meter.calls:,} calls, {tokens}, {cost}, {meter.in_flight} in flight"
+    if meter.estimated:
+        line += f", {meter.estimated:,} with estimated tokens"
+    if meter.replayed:
+        line += f", {meter.replayed:,} from the journal"
+    return line + (f"; trying again: {meter.trouble[:80]}" if meter.trouble else "")
 
 
 def ignore(notice: Notice) -> None:

@@ -187,18 +187,12 @@ class Project:
         """A domain by an agent and a judging command, as settings say. The keys that these name are
         secrets from now on, before any code of the user's judges. Raises SettingsError."""
         from tfgrpo.agents.agent_attempts import by_agent
-
-        agent = settings.agent
-        self._know_keys(settings)
-        return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
-
-    def _know_keys(self, settings: Settings) -> None:
-        """Has the keys that settings name be secrets before a program of the user's is started."""
         from tfgrpo.connect import key_variables
 
         names = key_variables(settings.models, os.environ, self.endpoints(settings.models))
         secrets.withhold(*(os.environ.get(name, "").strip() for name in names))
         secrets.know_variables({*names, *settings.tools.variables}, os.environ)
+        return by_agent(domain, settings.agent, self.root, self.agents, settings.concurrency)
 
     def record_domain(self, spec: str) -> str:
         """A domain's name as it goes into a record, a file in it as seen from here."""
@@ -231,6 +225,8 @@ class Project:
         """[tools] and [agent] as a layer, over them what is `given`, which loses those keys. A
         corpus makes search and visit tools; Python functions are an agent's only tools but named
         ones."""
+        from tfgrpo.agents.command_agent import command_from
+
         table = self.table("tools")
         options: dict[str, Any] = {
             key: given.pop(key) for key in ("corpus", "sandbox") if key in given
@@ -258,17 +254,12 @@ class Project:
         for name in ("run", "reward"):
             if isinstance(agent.get(name), str):
                 here = Path.cwd() if name in typed or self.file is None else self.file.parent
-                agent[name] = self._command(agent[name], here, agent.get("workspace"))
+                folder = agent.get("workspace")
+                folder = folder if isinstance(folder, str) else None
+                agent[name] = command_from(agent[name], here, self.root, folder)
         if isinstance(agent.get("workspace"), str):
             agent["workspace"] = self.record_path(agent["workspace"])
         return {**layer, "agent": agent} if agent else layer
-
-    def _command(self, command: str, here: Path, workspace: object) -> str:
-        """A command with its files as seen from here, where it runs."""
-        from tfgrpo.agents.command_agent import command_from
-
-        folder = workspace if isinstance(workspace, str) else None
-        return command_from(command, here, self.root, folder)
 
     def _inspected(self, task: str) -> dict[str, Any]:
         """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples

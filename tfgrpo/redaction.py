@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.evaluation import bisect_judges
-from tfgrpo.hand_edits import ENDINGS, SNAPSHOT, write_library
+from tfgrpo.hand_edits import files_beside, write_library
 from tfgrpo.one_writer import alone
 from tfgrpo.rendering.experience_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
@@ -88,9 +88,11 @@ def plan_everywhere(store: Store, target: Target) -> tuple[RedactionPlan, Surrou
     others = [
         path
         for path in redactions.copies(store, written)
-        if path.resolve() not in known and not known.intersection(path.resolve().parents)
+        if known.isdisjoint((path.resolve(), *path.resolve().parents))
     ]
-    goes = [path for path in others if _goes(store, path)]
+    ours = {base + ending for base in _databases(store) for ending in ("", "-wal", "-shm")}
+    temporary = redactions.TEMPORARY
+    goes = [p for p in others if str(p.resolve()) in ours or temporary.fullmatch(p.name)]
     if nowhere is not None:  # what was deleted before may be in free pages
         rewritten += goes
     around = Surroundings(
@@ -149,7 +151,10 @@ class Places:
         self.calls += redact_traffic(store.file, written)  # the ledger says how keys are renamed
         self.keys += redact_ledger(store.file, written)
         self.rewritten += _rewrite_texts(store, written)
-        self.rewritten += _remove_indexes(store, written)
+        indexes = _indexes(store, written)
+        for folder in indexes:
+            shutil.rmtree(folder)
+        self.rewritten += indexes
         for folder in {path.parent for path in self.rewritten}:
             atomic_write.sync_folder(folder)  # no old file comes back after a loss of power
         return not any(_is_read(file, written) for file in _databases(store)[1:])
@@ -172,7 +177,7 @@ def resume(store: Store) -> None:
         complain(f"note: a redaction was interrupted and cannot be finished: {error}")
         return
     if done:
-        holding = "".join(f"; {path} still contains the text" for path in left)
+        holding = "".join(f"; {still(path)}" for path in left)
         complain(f"note: finished a redaction that was interrupted{holding}")
 
 
@@ -180,10 +185,20 @@ def remaining(done: RedactedEverywhere) -> list[str]:
     """Where the text still is, in words, without the text: files that are their owner's to
     change, files of the store, and places that cannot be changed."""
     return [
-        *(f"{path}, which is yours, contains it as well" for path in done.around.own),
-        *(f"{path} still contains the text" for path in done.around.left),
+        *map(yours, done.around.own),
+        *map(still, done.around.left),
         *(f"the text remains in {place}" for place in place_words(done.store.plan.kept)),
     ]
+
+
+def yours(path: Path) -> str:
+    """What to say of a file of the user's that holds the text."""
+    return f"{path}, which is yours, contains it as well"
+
+
+def still(path: Path) -> str:
+    """What to say of a file that a redaction could not take the text out of."""
+    return f"{path} still contains the text"
 
 
 def work_words(around: Surroundings) -> Iterator[str]:
@@ -280,11 +295,6 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
     ]
 
 
-def _goes(store: Store, path: Path) -> bool:
-    names = {base + ending for base in _databases(store) for ending in ("", "-wal", "-shm")}
-    return str(path.resolve()) in names or redactions.TEMPORARY.fullmatch(path.name) is not None
-
-
 def _is_read(file: str, written: Sequence[str]) -> bool:
     """Whether a file that was written anew, or its log, has a text still since somebody is reading
     it: else the log is empty, and what the file holds is a name of its own, such as a table's."""
@@ -310,31 +320,19 @@ def _indexes(store: Store, written: Sequence[str]) -> list[Path]:
     ]
 
 
-def _remove_indexes(store: Store, written: Sequence[str]) -> list[Path]:
-    """Removes them; returns those that it removed. Raises OSError."""
-    folders = _indexes(store, written)
-    for folder in folders:
-        shutil.rmtree(folder)
-    return folders
-
-
 def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
-    current = _current_files(store).values()
+    current = map(Path, files_beside(store).values())
     tried = bisect_judges.library_files(trial_folder(store))
     return [path for path in (*current, *tried) if redactions.holds(path, written)]
-
-
-def _current_files(store: Store) -> dict[str, Path]:
-    return {name: store.path.parent / f"{SNAPSHOT}.{end}" for name, end in ENDINGS.items()}
 
 
 def _rewrite_library(store: Store) -> list[Path]:
     """Writes the library's files that are there anew; returns those that changed."""
     changed = []
-    for format_, path in _current_files(store).items():
-        if path.is_file():
+    for format_, file in files_beside(store).items():
+        if (path := Path(file)).is_file():
             before = path.read_bytes()
-            write_library(store, format_, str(path))
+            write_library(store, format_, file)
             changed += [path] if path.read_bytes() != before else []
     return [*changed, *bisect_judges.rewrite(store, trial_folder(store))]
 

@@ -12,7 +12,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -163,36 +163,30 @@ async def open_session(
         if not isinstance(outcome, BaseException):
             await asyncio.to_thread(opening.__exit__, None, None, None)
         raise
-    try:
-        noted: set[str] = set()
+    noted: set[str] = set()
 
-        def note(text: str) -> None:
-            if options.on_note is not None and text not in noted:
-                noted.add(text)
-                options.on_note(text)
+    def note(text: str) -> None:
+        if options.on_note is not None and text not in noted:
+            noted.add(text)
+            options.on_note(text)
 
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, opening.__exit__, None, None, None)
         for endpoint in (endpoints.policy, endpoints.reflection):
             endpoint.adaptation.on_note = note
-        journal = Journal(store.port.records.writer(), patience=AWAY if options.shared else FULL)
-        try:
-            with Verifier(
-                workers=options.verifier_workers, seconds=options.verifier_seconds
-            ) as verifier:
-                session = Session(
-                    store,
-                    journal,
-                    endpoints,
-                    verifier,
-                    options.prices or model_prices(models, {}),
-                    options.budget,
-                    functions=tuple(options.functions),
-                    shared=options.shared,
-                )
-                try:
-                    yield session
-                finally:
-                    await endpoints.close()
-        finally:
-            journal.close()
-    finally:
-        await asyncio.to_thread(opening.__exit__, None, None, None)
+        patience = AWAY if options.shared else FULL
+        journal = Journal(store.port.records.writer(), patience=patience)
+        stack.callback(journal.close)
+        workers, seconds = options.verifier_workers, options.verifier_seconds
+        verifier = stack.enter_context(Verifier(workers=workers, seconds=seconds))
+        stack.push_async_callback(endpoints.close)
+        yield Session(
+            store,
+            journal,
+            endpoints,
+            verifier,
+            options.prices or model_prices(models, {}),
+            options.budget,
+            functions=tuple(options.functions),
+            shared=options.shared,
+        )

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tfgrpo import domains
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.author import COMMIT, SETTING
+from tfgrpo.author import COMMIT, SETTING, check_signing
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.rate_limits import PATIENCE
@@ -209,43 +209,26 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         tables = parsed(path.read_bytes())
     except FileNotFoundError:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
-    except OSError as error:
-        raise SettingsError(
-            f"{path}: {error.strerror}", hint="--config takes a TOML file"
-        ) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    if isinstance(tables.get(SETTING), str):
-        del tables[SETTING]  # who signs: read where that is needed, and no part of a run
-    commit = tables.get(COMMIT)
-    if isinstance(commit, dict) and commit.keys() <= {"sign", "key"}:
-        del tables[COMMIT]  # likewise
+    check_signing(tables, path)
+    for name in (SETTING, COMMIT):  # who signs: read where that is needed, and no part of a run
+        tables.pop(name, None)
     listed = tables.get(LISTED)
     if isinstance(listed, list) and all(isinstance(one, dict) for one in listed):
         tables[LISTED] = {str(number): one for number, one in enumerate(listed, 1)}
     elif listed is not None:
         raise SettingsError(f"{path}: endpoints is a list of tables", hint="write [[endpoints]]")
-    for name, table in tables.items():
-        if name not in (*TABLES, LISTED) or not isinstance(table, dict):
-            message, hint = _misplaced(name, table)
-            raise SettingsError(f"{path}: {message}", hint=hint)
-    return tables
-
-
-def _misplaced(name: str, value: object) -> tuple[str, str]:
-    """What is wrong with a key outside of the tables, or with a table; and the hint."""
-    if name == SETTING:
-        return "author is a name", 'write author = "ann"'
-    if name == COMMIT:
-        return "[commit] takes only sign and key", "such as sign = true"
-    if name in TABLES:
-        return f"{name} is a table", f"write [{name}], and its settings below it"
     listed = ", ".join(f"[{table}]" for table in TABLES)
     hint = f"settings go in {listed}, [commit] and [[endpoints]]; author stands above them"
-    if not isinstance(value, dict):
-        return f"{name} stands in no table", hint
-    near = difflib.get_close_matches(name, (*TABLES, COMMIT), n=1)
-    return f"there is no table [{name}]", f"did you mean [{near[0]}]? {hint}" if near else hint
+    for name, table in tables.items():
+        if name not in (*TABLES, LISTED):
+            near = difflib.get_close_matches(name, (*TABLES, COMMIT), n=1)
+            hint = f"did you mean [{near[0]}]? {hint}" if near else hint
+            raise SettingsError(f"{path}: there is no table [{name}]", hint=hint)
+        if not isinstance(table, dict):
+            raise SettingsError(f"{path}: {name} is a table", hint=f"write [{name}] above settings")
+    return tables
 
 
 def named(*layers: Mapping[str, Any]) -> set[str]:
@@ -306,9 +289,9 @@ def _where(kind: type[Settings], place: list[str]) -> str:
     table, record = ("train" if kind is TrainSettings else "eval"), cast(type[BaseModel], kind)
     if place[0] in ModelSettings.model_fields:
         table, record = "model", ModelSettings
-    part = PARTS.get(place[0])
-    if part is not None:
-        table, record, place = place[0], part, place[1:]
+    elif place[0] in PARTS:
+        table, *place = place
+        record = PARTS[table]
     if not place:
         return f"see [{table}] of {FILE}"
     option = option_of(record, place[0])

@@ -121,8 +121,6 @@ def _json(column: str) -> str:
 DIALECT = Dialect(
     integers="(select unnest(?::bigint[]) as value)",
     texts="(select unnest(?::text[]) as value)",
-    pairs="(select (value ->> 0)::bigint as after, (value ->> 1)::bigint as upto"
-    " from json_array_elements(?::json))",
     numbers="(select key, value::bigint as value from json_each_text(?::json))",
     among=lambda table, alias, column: (
         f"{table} {alias} where {alias}.{column} = any(?) order by {alias}.{column}"
@@ -134,7 +132,6 @@ DIALECT = Dialect(
         f" then json_typeof({_json(column)} -> '{name}') = '{kind}' else false end"
     ),
     text_key="digest",
-    bytes_of_snapshot="pg_column_size(live)",
     differs="is distinct from",
 )
 

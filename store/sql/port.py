@@ -343,8 +343,8 @@ class SqlPort(ABC):
 
 
 class Dialect(NamedTuple):
-    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
-    `value`) are tables made of a parameter.
+    """The words of a database. `integers`, `texts` and `numbers` (`key`, `value`) are tables made
+    of a parameter.
 
     `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
     gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
@@ -354,14 +354,12 @@ class Dialect(NamedTuple):
 
     integers: str
     texts: str
-    pairs: str
     numbers: str
     among: Callable[[str, str, str], str]
     find: str
     member: Callable[[str, str], str]
     kind: Callable[[str, str, str], str]
     text_key: str
-    bytes_of_snapshot: str
     differs: str
 
 
@@ -511,21 +509,6 @@ class SqlCounts(ABC):
             raise damage_error("an event has an operation that there is not")
         return counts
 
-    def versions(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._port.number(
-            f"select count(*) from {self._port.dialect.pairs} r join @.versions v"
-            " on v.position > r.after and v.position <= r.upto where v.events > 0",
-            (_pairs(ranges),),
-        )
-
-    def modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
-        rows = self._port.rows(
-            f"select e.experience, count(*) from {self._port.dialect.pairs} r join @.events e"
-            " on e.row > r.after and e.row <= r.upto where e.op = 'MODIFY' group by e.experience",
-            (_pairs(ranges),),
-        )
-        return dict(rows)
-
     def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
         # A KEEP comes after what it confirms: nothing of an experience's earlier life is read.
         import json
@@ -540,10 +523,6 @@ class SqlCounts(ABC):
 
     def snapshot_positions(self) -> list[int]:
         return self._port.column("select position from @.snapshots order by position")
-
-    def snapshot_sizes(self) -> list[int]:
-        size = self._port.dialect.bytes_of_snapshot
-        return self._port.column(f"select {size} from @.snapshots order by position")
 
 
 def version_of(row: tuple[object, ...]) -> Version:
@@ -570,7 +549,3 @@ def known(rows: list[Any]) -> list[Any]:
 def moves_of(rows: list[Any]) -> list[RefMove]:
     """Moves of names from their columns. Raises StoreError."""
     return list(map(RefMove._make, check_rows(rows, "iisISISsts", "moves of names")))
-
-
-def _pairs(ranges: Sequence[tuple[int, int]]) -> str:
-    return str([list(pair) for pair in ranges])

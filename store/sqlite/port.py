@@ -36,8 +36,6 @@ def _kind(column: str, name: str, kind: str) -> str:
 DIALECT = Dialect(
     integers="json_each(?)",
     texts="json_each(?)",
-    pairs="(select json_extract(value, '$[0]') after, json_extract(value, '$[1]') upto"
-    " from json_each(?))",
     numbers="json_each(?)",
     among=lambda table, alias, column: (
         f"json_each(?) j cross join {table} {alias} on {alias}.{column} = j.value"
@@ -46,7 +44,6 @@ DIALECT = Dialect(
     member=lambda column, name: f"json_extract({column}, '$.{name}')",
     kind=_kind,
     text_key="id",
-    bytes_of_snapshot="length(live)",
     differs="is not",
 )
 

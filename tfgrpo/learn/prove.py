@@ -11,8 +11,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfgrpo import interchange
 from tfgrpo.connect import check_endpoints
 from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.eval_setup import EvalPlan
@@ -251,6 +253,14 @@ def stem_of(name: str) -> str:
     """What a branch may be called after a revision or a file."""
     characters = (c if c.isascii() and (c.isalnum() or c in "_+-.") else "-" for c in name)
     return "".join(characters).strip("-.") or "library"
+
+
+def wanted_of(store: Store, what: str, budget: str | None, *, new: bool) -> Wanted:
+    """The trial of the library in a file, or else at a revision. Raises TfgrpoError."""
+    document = interchange.read(Path(what)) if os.path.isfile(what) else None
+    stem = stem_of(Path(what).stem if document else what)
+    versions = () if document else (store.resolve(what),)
+    return Wanted(versions, stem, store.version(0), budget, new, document)
 
 
 def tried_object(one: Tried) -> dict[str, Any]:

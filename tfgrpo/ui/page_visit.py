@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tfgrpo.display.graph_layout import HistoryLayout
-from tfgrpo.display.library_figures import Histories
 from tfgrpo.store.errors import (
     AmbiguousRevision,
     StaleVersion,
@@ -77,7 +76,6 @@ class Site:
     stores: Stores
     templates: Environment
     navigation: Sequence[tuple[str, str]]
-    histories: Histories
     layout: HistoryLayout
     memory: Memory
     trials: dict[str, Trial] = field(default_factory=dict)

@@ -22,7 +22,6 @@ from starlette.routing import Route as Answered
 from starlette.staticfiles import StaticFiles
 
 from tfgrpo.display.graph_layout import HistoryLayout
-from tfgrpo.display.library_figures import Histories
 from tfgrpo.proxy.proxy_settings import listening
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.store import Store
@@ -63,8 +62,8 @@ def create_site(settings: UiSettings) -> Starlette:
     is an error page."""
     stores = Stores(settings.store, content=settings.content)
     navigation = tuple((page.title, page.path) for page in PAGES if page.title)
-    histories, layout = Histories(), HistoryLayout()
-    site = Site(settings, stores, environment(), navigation, histories, layout, Memory())
+    layout = HistoryLayout()
+    site = Site(settings, stores, environment(), navigation, layout, Memory())
     routes: list[Answered | Mount] = [
         Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES
@@ -77,7 +76,6 @@ def create_site(settings: UiSettings) -> Starlette:
         def warm(store: Store) -> None:
             """Looks through a long history before the first page asks."""
             with suppress(TfgrpoError):
-                histories.ranges(store, store.head.version)
                 layout.rows(store, store.port.last_version(), 1)
 
         warming = asyncio.create_task(stores.run("unknown", warm))

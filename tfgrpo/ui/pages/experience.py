@@ -117,9 +117,7 @@ def _keeps(visit: Visit, id: str, version: Version) -> int | None:
     """Returns how often the text at a version was confirmed, as the library there has it: what a
     gate rejected, or another branch said of other words, confirms nothing. None where the
     experience is not in that library."""
-    known = known_experiences(
-        visit.store, version, only={id}, histories=visit.site.histories, credits={}
-    )
+    known = known_experiences(visit.store, version, only={id}, credits={})
     return known[0].blame.keeps if known else None
 
 

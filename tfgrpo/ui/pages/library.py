@@ -130,7 +130,6 @@ def _rows(
         visit.store,
         version,
         only={e.id for e in experiences},
-        histories=visit.site.histories,
         credits=known_credits(visit, version),
     )
     return [
