@@ -14,8 +14,8 @@ from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.damaged_values import Defect, attempt, is_json
 from tfgrpo.store.history import library_order, replay
 from tfgrpo.store.history.append import content_of
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of, lane_start
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
 FAR = 10_000
@@ -32,8 +32,7 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only. A
-    large store's storage is checked beside the rest, on another core."""
+    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only."""
     with store.port.reading():
         return _fsck(store)
 
@@ -41,7 +40,6 @@ def fsck(store: Store) -> Checked:
 def _fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Defect] = []
-    storage = port.storage.checking()
     versions, events = 0, 0
     blank: set[int] = set()
     snapshots = set(port.counts.snapshot_positions())
@@ -82,7 +80,7 @@ def _fsck(store: Store) -> Checked:
     problems += [Defect(f"snapshot {at}", NOT_REPLAYED, derived=True) for at in sorted(snapshots)]
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
-    problems += storage()
+    problems += port.storage.check()
     return Checked(versions, events, tuple(problems))
 
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.activity.key_ledger import Ledger
     from tfgrpo.store.activity.traffic import Traffic
-    from tfgrpo.store.port import Members, Port
     from tfgrpo.store.postgres.port import PostgresPort
+    from tfgrpo.store.postgres.storage import PostgresMembers
+    from tfgrpo.store.sql.port import Port
     from tfgrpo.store.store import Store
 
 DEFAULT_BRANCH = "main"
@@ -44,7 +45,7 @@ def is_there(path: Path) -> bool:
     return _database().is_there(str(address)) if is_address(address) else os.path.exists(path)
 
 
-def members_of(port: Port) -> Members:
+def members_of(port: Port) -> PostgresMembers:
     """Who may do what in a shared store. Raises InvalidOperation for a file."""
     if isinstance(port, SqlitePort):
         raise InvalidOperation(

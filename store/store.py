@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.activity.runs import Rollouts, Runs
     from tfgrpo.store.history.append import CommitDetails, TipState
-    from tfgrpo.store.port import Port
     from tfgrpo.store.signing import Signer, SigningTurns
+    from tfgrpo.store.sql.port import Port
 
 Author: TypeAlias = str | Callable[[], str]
 

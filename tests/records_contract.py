@@ -35,8 +35,8 @@ from tfgrpo.store.activity.runs import RunState, Score
 from tfgrpo.store.errors import RowRefused
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history import merge
-from tfgrpo.store.port import Port
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.text_occurrences import forms, matcher
 from tfgrpo.store.transfer.remotes import Remotes
 

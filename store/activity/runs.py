@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.sql.port import Port
 
 
 REMOVED = "removed"

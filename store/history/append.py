@@ -39,7 +39,7 @@ from tfgrpo.store.records import (
 )
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.sql.port import Port
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""

@@ -17,8 +17,8 @@ from tfgrpo.store.records import Library, Version
 
 if TYPE_CHECKING:
     from tfgrpo.store.history.append import Changes, CommitDetails, LiveRow
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Json, Shape
+    from tfgrpo.store.sql.port import Port
     from tfgrpo.store.store import Store
 
 

@@ -27,8 +27,8 @@ from tfgrpo.store.records import REDACTS, RefMove
 
 if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Run
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Json
+    from tfgrpo.store.sql.port import Port
     from tfgrpo.store.store import Store
 
 

@@ -15,8 +15,8 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import lane_of, lane_start
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Version
+    from tfgrpo.store.sql.port import Port
 
 Parents: TypeAlias = Callable[[int], Sequence[int]]
 """The numbers of a version's parents, which are lower than its own."""

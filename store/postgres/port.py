@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -28,26 +28,10 @@ from tfgrpo.store.postgres.session import (
 )
 from tfgrpo.store.postgres.storage import PostgresMembers, PostgresStorage
 from tfgrpo.store.records import Version
-from tfgrpo.store.sql.port import (
-    VERSION_COLUMNS,
-    Dialect,
-    SqlCounts,
-    SqlPort,
-    SqlRedactions,
-    version_of,
-)
+from tfgrpo.store.sql.port import VERSION_COLUMNS, Dialect, Port, version_of
+from tfgrpo.store.sql.port_parts import SqlCounts, SqlRedactions
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
-from tfgrpo.store.text_occurrences import (
-    REPLACED,
-    Occurrence,
-    clean_json,
-    cleaned,
-    reason_to_stay,
-    users_own,
-)
-
-if TYPE_CHECKING:
-    import re
+from tfgrpo.store.text_occurrences import REPLACED
 
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
@@ -60,7 +44,7 @@ REMEMBERED = 20_000
 """Versions that are remembered at most."""
 REDACTED_TABLES = ["events", *sorted({table for table, _ in REPLACED})]
 """The tables that a redaction takes a text out of."""
-KEYS = {
+ROWS = {
     "versions": "number",
     "runs": "id",
     "journal": "id",
@@ -69,6 +53,7 @@ KEYS = {
     "scores": "evaluation",
     **dict.fromkeys(("events", "reflog", "redactions", "run_states", "decisions"), "row"),
 }
+"""What has a row's number, by table."""
 
 
 PATIENCE = 90.0
@@ -139,7 +124,7 @@ DIALECT = Dialect(
 )
 
 
-class PostgresPort(Session, SqlPort):
+class PostgresPort(Session, Port):
     """The port over one library of a database. One instance belongs to one thread at a time."""
 
     dialect = DIALECT
@@ -289,54 +274,26 @@ class PostgresRedactions(SqlRedactions):
     def blank(self, row: int) -> None:
         self._port.rows("select @.blank_event(?)", (row,))
 
-    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        query = "select row, text, reason from @.events order by row"
-        return [
-            row
-            for row, *texts in self._port.stream(query)
-            if any(pattern.search(text or "") for text in texts)
-        ]
-
-    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
+    def text_columns(self) -> Iterator[tuple[str, str, str]]:
         columns = self._port.rows(
             "select table_name::text, column_name::text from information_schema.columns"
             " where table_schema = %s and data_type = 'text' order by table_name, ordinal_position",
             (self._port.address.schema,),
         )
-        places = []
         for table, column in columns:
-            if table == "events" and column in ("text", "reason"):
-                continue
-            key = KEYS.get(table, "0::bigint")
-            query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
-            query += users_own(table, column)
-            for row, text in self._port.stream(query):
-                if pattern.search(text):
-                    places.append(Occurrence(table, column, row, reason_to_stay(table, column)))
-        return places
+            yield table, column, ROWS.get(table, "0::bigint")
 
-    def replace(self, pattern: re.Pattern[str]) -> None:
-        port = self._port
-        port.moved()
-        for table, column in REPLACED:
-            if table == "texts":  # below
-                continue
-            keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
-            query = f"select {keys}, {column} from @.{table} where {column} is not null"
-            query += users_own(table, column)
-            held = [row for row in port.stream(query) if pattern.search(row[-1])]
-            for *key, value in held:
-                value = cleaned(table, column, value, pattern)
-                place = (f"{table}.{column}", [str(part) for part in key], value)
-                port.rows("select @.put_redacted(%s, %s::text[], %s)", place)
-        query = "select digest, text from @.texts"
-        for digest, text in [row for row in port.stream(query) if pattern.search(row[1])]:
-            new = clean_json(text, pattern)
-            # The old digest has no salt: a short secret could be guessed from it.
-            port.rows(
-                "select @.put_redacted_request(%s, %s, %s)",
-                (digest, hashlib.sha256(new.encode()).digest(), new),
-            )
+    def keys(self, table: str) -> str:
+        others = {"scores": "evaluation, problem, sample", "texts": "digest"}
+        return others.get(table) or ROWS[table]
+
+    def put(self, table: str, column: str, key: Sequence[object], text: str) -> None:
+        if table == "texts":
+            values = (*key, hashlib.sha256(text.encode()).digest(), text)
+            self._port.rows("select @.put_redacted_request(%s, %s, %s)", values)
+            return
+        place = (f"{table}.{column}", list(map(str, key)), text)
+        self._port.rows("select @.put_redacted(%s, %s::text[], %s)", place)
 
     def needs_rewrite(self) -> bool:
         # Whether a table of this role's was not written anew since the last redaction: its

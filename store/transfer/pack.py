@@ -20,8 +20,8 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeAlias
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.history.walks import ancestors
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import EventRow, Op, Redaction, Version
+from tfgrpo.store.sql.port import Port
 
 FIRST_CHUNK, LAST_CHUNK = 64, 8192
 FSCK_THERE = "that store is damaged or cannot be trusted: run `tfgrpo fsck` there"

@@ -20,7 +20,6 @@ from tfgrpo.store.damaged_values import LATEST, texts
 from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.history import library_order
 from tfgrpo.store.history.append import Changes, TipState, grown, place, tip_state_at, with_lane
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import (
     EVENT_SCHEMA,
     OPS,
@@ -30,6 +29,7 @@ from tfgrpo.store.records import (
     Json,
     Version,
 )
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 from tfgrpo.store.withheld_texts import NOTHING, Withheld
 

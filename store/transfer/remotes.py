@@ -9,7 +9,7 @@ from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import BadLocation, BadName, InvalidName, UnknownRevision
 from tfgrpo.store.history.revisions import REMOTE
 from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
-from tfgrpo.store.port import Port
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
