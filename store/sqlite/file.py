@@ -273,7 +273,7 @@ def translated(
         )
     if "locked" in text:
         return StoreError(
-            f"{path} is busy: {holder(path)} has been writing to it for over a minute",
+            f"{path} is busy: another process has been writing to it for over a minute",
             hint="run the same command again when that is done",
         )
     kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError
@@ -381,21 +381,6 @@ def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
             raise
         return False
     return True
-
-
-def holder(path: Path | str) -> str:
-    """Who has a store open beside us, for a message: `process 123`, where that is told."""
-    target, here = os.path.realpath(path), str(os.getpid())
-    processes = []
-    for process in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        try:
-            files = os.listdir(f"/proc/{process}/fd") if process.isdigit() else []
-            names = {os.readlink(f"/proc/{process}/fd/{file}") for file in files}
-        except OSError:  # it has ended, or is another user's
-            continue
-        if target in names and process != here:
-            processes.append(process)
-    return "process " + " or ".join(processes) if processes else "another process"
 
 
 @contextmanager
