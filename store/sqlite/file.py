@@ -234,12 +234,12 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def whole(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes, whole or not at all."""
+def whole(connection: sqlite3.Connection, *, dry_run: bool = False) -> Iterator[None]:
+    """A transaction that writes, whole or not at all; for a `dry_run` not at all."""
     connection.execute("begin immediate")
     try:
         yield
-        connection.execute("commit")
+        connection.execute("rollback" if dry_run else "commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")

@@ -8,9 +8,9 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tfgrpo.store.activity import traffic
 from tfgrpo.store.activity.key_ledger import Owed, scope_without
@@ -18,6 +18,9 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
 from tfgrpo.store.sqlite.file import UnchangingFile, open_database, translated, use_wal, whole
+
+Row: TypeAlias = dict[str, Any]
+"""Column → value."""
 
 
 class SideFile:
@@ -101,12 +104,41 @@ class SideFile:
         with self._translating():
             return self._db.execute(query, values).fetchall()
 
-    def _overwrite(self) -> None:
-        """Leaves no old byte in the file and its log, as far as nobody is reading."""
-        with self._translating():
-            self._db.execute("pragma secure_delete = on")
-            self._db.execute("vacuum")
-            self._db.execute("pragma wal_checkpoint(truncate)")
+    def redact(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
+    ) -> int:
+        """Takes a pattern out of every text, gives virtual keys their new names, and takes the
+        bytes out of the file; returns from how many rows. With `dry_run` it only counts them."""
+        self._db.execute("pragma secure_delete = on")
+        with self._translating(), whole(self._db, dry_run=dry_run):
+            changed = self._redact(pattern, renamed)
+        if not dry_run:  # what an interrupted redaction took out may be in free pages
+            with self._translating():
+                self._db.execute("vacuum")
+                self._db.execute("pragma wal_checkpoint(truncate)")
+        return changed
+
+    def _redact(self, pattern: re.Pattern[str], renamed: Mapping[str, str]) -> int:
+        """Does it in a transaction; returns how many rows were changed."""
+        raise NotImplementedError
+
+    def _replace(
+        self, table: str, key: str, clean: Callable[[Row], Row], again: str = "do nothing"
+    ) -> int:
+        """Puts other rows in the place of those that `clean` changes; returns how many those were.
+        `key` has the names of the primary key, `again` says what is done where it is there."""
+        cursor = self._db.execute(f"select * from {table}")
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+        changed = [(row, new) for row in rows if (new := clean(row)) != row]
+        where = " and ".join(f"{name} = :{name}" for name in key.split(", "))
+        marks = ", ".join(f":{name}" for name in names)
+        for row, new in changed:
+            self._db.execute(f"delete from {table} where {where}", row)
+            self._db.execute(
+                f"insert into {table} values ({marks}) on conflict ({key}) {again}", new
+            )
+        return len(changed)
 
     def close(self) -> None:
         self._db.close()
@@ -149,15 +181,16 @@ MEAN = """avg(coalesce(max(0.0, min(1.0,
 SCORED = (
     "feedback left join facts on name = 'scale:' || coalesce(label, '') where not withdrawn and"
 )
-REDACTED_IN = {
-    "contents": ("call", ("request", "answer")),
-    "feedback": ("row", ("author", "label", "comment", "correct")),
-    "calls": (
-        "id",
-        ("model", "route", "error", "tags", "key", "library", "arm", "provider"),
-    ),
-}
-"""Table → its key, and the columns with words or names of somebody's own."""
+REDACTED_IN = {"contents": "call", "feedback": "row", "calls": "id"}
+"""Table with words or names of somebody's own → its key."""
+WORDS = frozenset(
+    (
+        *("request", "answer", "author", "label", "comment", "correct", "model", "route"),
+        *("error", "tags", "key", "library", "arm", "provider"),
+    )
+)
+"""Their columns that have them."""
+ADD_UP = "do update set value = value + excluded.value"
 LABELLED, DELETED = "scale:", "deleted "
 """What the names of facts about a label, and about an arm, begin with."""
 LOOKED_AT = 2_000
@@ -215,8 +248,7 @@ class SqliteTraffic(SideFile):
     def _add_up(self, sums: traffic.Sums | None) -> None:
         rows = [(*key, value) for key, value in (sums or {}).items()]
         self._db.executemany(
-            "insert into totals values (?, ?, ?)"
-            " on conflict (name, labels) do update set value = value + excluded.value",
+            f"insert into totals values (?, ?, ?) on conflict (name, labels) {ADD_UP}",
             rows,
         )
 
@@ -421,72 +453,37 @@ class SqliteTraffic(SideFile):
         ((time,),) = self._rows(query, names)
         return None if time is None else int(time)
 
-    def redact(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
-    ) -> int:
-        changed = 0
-        self._db.execute("pragma secure_delete = on")
-        with self._writing():
-            for table, (key, columns) in REDACTED_IN.items():
-                query = f"select {key}, {', '.join(columns)} from {table}"
-                for row in self._db.execute(query).fetchall():
-                    values = dict(zip(columns, row[1:], strict=True))
-                    clean = {
-                        k: v
-                        and (_arm_without(pattern, v) if k == "arm" else pattern.sub(REDACTED, v))
-                        for k, v in values.items()
-                    }
-                    if values.get("key") in renamed:
-                        clean["key"] = renamed[values["key"]]
-                    if clean != values:
-                        changed += 1
-                        if dry_run:
-                            continue
-                        sets = ", ".join(f"{column} = ?" for column in columns)
-                        self._db.execute(
-                            f"update {table} set {sets} where {key} = ?", (*clean.values(), row[0])
-                        )
-            changed += self._redact_totals(pattern, dry_run=dry_run)
-            changed += self._redact_facts(pattern, renamed, dry_run=dry_run)
-        if not dry_run:  # what an interrupted redaction took out may be in free pages
-            self._overwrite()
-        return changed
+    def _redact(self, pattern: re.Pattern[str], renamed: Mapping[str, str]) -> int:
+        def call(row: Row) -> Row:
+            words = {name: row[name] for name in WORDS.intersection(row) if row[name]}
+            clean = {name: pattern.sub(REDACTED, text) for name, text in words.items()}
+            if "arm" in words:
+                clean["arm"] = _arm_without(pattern, words["arm"])
+            if words.get("key") in renamed:
+                clean["key"] = renamed[words["key"]]
+            return row | clean
 
-    def _redact_facts(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool
-    ) -> int:
-        """Takes a pattern out of labels with a scale, arms with deleted calls, and what is owed."""
-        changed = 0
-        for name, value in self._db.execute("select * from facts").fetchall():
-            clean = _fact_without(pattern, name), value
+        def fact(row: Row) -> Row:
+            name, value = _fact_without(pattern, row["name"]), row["value"]
             if name.startswith("owed "):
-                batches = {
+                before = json.loads(value)
+                owed = {
                     batch: [[scope_without(pattern, scope, renamed), *rest] for scope, *rest in of]
-                    for batch, of in json.loads(value).items()
+                    for batch, of in before.items()
                 }
-                clean = name, json.dumps(batches) if batches != json.loads(value) else value
-            if clean == (name, value):
-                continue
-            changed += 1
-            if not dry_run:
-                self._db.execute("delete from facts where name = ?", (name,))
-                self._db.execute("insert or ignore into facts values (?, ?)", clean)
-        return changed
+                value = value if owed == before else json.dumps(owed)
+            return {"name": name, "value": value}
 
-    def _redact_totals(self, pattern: re.Pattern[str], *, dry_run: bool) -> int:
-        """Takes a pattern out of the labels of sums; those that have the same ones then are one."""
-        changed = 0
-        for name, labels, value in self._db.execute("select * from totals").fetchall():
-            pairs = json.loads(labels)
-            clean = {key: pattern.sub(REDACTED, label) for key, label in pairs.items()}
-            if clean == pairs:
-                continue
-            changed += 1
-            if not dry_run:
-                key = (name, labels)
-                self._db.execute("delete from totals where name = ? and labels = ?", key)
-                self._add_up({(name, json.dumps(clean)): value})
-        return changed
+        def total(row: Row) -> Row:  # those that have the same labels then are one
+            labels = json.loads(row["labels"])
+            clean = {key: pattern.sub(REDACTED, label) for key, label in labels.items()}
+            return row if clean == labels else row | {"labels": json.dumps(clean)}
+
+        return (
+            sum(self._replace(table, key, call) for table, key in REDACTED_IN.items())
+            + self._replace("totals", "name, labels", total, ADD_UP)
+            + self._replace("facts", "name", fact)
+        )
 
 
 def _fact_without(pattern: re.Pattern[str], name: str) -> str:
