@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tfgrpo.store.atomic_write import SHARED, replacing
-from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
-from tfgrpo.store.history.revisions import BRANCH, TAG
+from tfgrpo.store.errors import TransferError
+from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.other_store import StorePeer, whole_name
 from tfgrpo.store.transfer.pack import (
     Header,
     KnownDigests,
@@ -108,8 +109,9 @@ def create(
     """Writes the history of branches and tags (all without `names`) to a bundle file; returns its
     header and number of versions. `since` and its history are left out. It is verified before it
     takes the place of a file. Raises UnknownRevision, or TransferError with the old file there."""
-    with store.port.reading():
-        at, head = _named(store, names), store.head.branch
+    head, at = StorePeer(store).names()
+    if names:
+        at = {whole: at[whole] for whole in (whole_name(at, name) for name in names)}
     ends = [ROOT.digest] if since is None else [since.digest]
     numbers = missing(store.port, list(at.values()), ends)
     inside = set(numbers)
@@ -136,20 +138,3 @@ def create(
 def needs_met(store: Store) -> KnownDigests:
     """A function that tells which versions a store has."""
     return lambda digests: known(store.port, digests)
-
-
-def _named(store: Store, names: Sequence[str]) -> dict[str, bytes]:
-    there = {BRANCH + n: v for n, v in store.branches().items()}
-    there |= {TAG + n: v for n, v in store.tags().items()}
-    chosen = list(there) if not names else []
-    for name in names:
-        whole_names = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in there]
-        if not whole_names:
-            raise UnknownRevision(
-                f"there is no branch or tag {name!r}",
-                hint="list them with `tfgrpo branch` and `tfgrpo tag`",
-            )
-        if len(whole_names) > 1:
-            raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
-        chosen += whole_names
-    return {name: store.version(there[name]).digest for name in chosen}

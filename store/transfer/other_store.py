@@ -11,12 +11,19 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import IO, NamedTuple, Protocol
 
 from tfgrpo.store import child_processes, signing
-from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, TransferError, upgrade_hint
+from tfgrpo.store.errors import (
+    InvalidName,
+    PushRefused,
+    TfgrpoError,
+    TransferError,
+    UnknownRevision,
+    upgrade_hint,
+)
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, TAG
@@ -158,7 +165,7 @@ class StorePeer:
         if before is None:
             check_name(kind, name, InvalidName)  # somebody else's
         elif not force:
-            check_forward(self.store, kind, name, before, after)
+            _check_forward(self.store, kind, name, before, after)
         return [(move.name, after.number, None)]
 
 
@@ -172,7 +179,21 @@ def parse_name(name: str) -> tuple[str, str]:
     )
 
 
-def check_forward(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
+def whole_name(names: Collection[str], name: str) -> str:
+    """The whole name of a branch or tag that is among some. Raises UnknownRevision for none, and
+    InvalidName where it is both."""
+    there = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names]
+    if not there:
+        raise UnknownRevision(
+            f"there is no branch or tag {name!r}",
+            hint="list them with `tfgrpo branch` and `tfgrpo tag`",
+        )
+    if len(there) > 1:
+        raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
+    return there[0]
+
+
+def _check_forward(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
     """Raises PushRefused unless a branch moves forward, or a tag stays."""
     if kind == "tag" and before.number != after.number:
         raise PushRefused(

@@ -32,8 +32,8 @@ class Remotes:
         self._port = store.port
 
     def all(self) -> dict[str, str]:
-        """Name → location, names ascending. A query that an older record has is left out."""
-        return {name: _bare(location) for name, location in self._port.names.remotes().items()}
+        """Name → location, names ascending."""
+        return self._port.names.remotes()
 
     def location(self, name: str) -> str:
         """Where a remote is. Raises UnknownRevision when there is none of that name."""
@@ -100,10 +100,6 @@ class Remotes:
 
 def _recorded(location: str) -> str:
     return str(named_by(location)) if is_address(location) else location
-
-
-def _bare(location: str) -> str:
-    return re.split("[?#]", location)[0] if location.lower().startswith("ssh://") else location
 
 
 def check_location(location: str) -> None:
