@@ -378,6 +378,6 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
 
 def _opened(path: Path) -> int | None:
     try:
-        return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
