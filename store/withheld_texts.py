@@ -78,9 +78,7 @@ class Withheld:
     def _counts(self, words: Sequence[str]) -> Iterator[int]:
         """Yields the numbers of words of the texts that may begin so."""
         for length, known in self.firsts.items():
-            if length == WHOLE:  # recorded without its first words
-                yield from known[b""]
-            elif length <= len(words):
+            if length <= len(words):
                 yield from known.get(_digest(self.key, words[:length])[:FIRST_BYTES], ())
 
     def _has_marked(self, given: str) -> bool:
@@ -145,8 +143,7 @@ def withheld(store: Store) -> Withheld:
         key = key or _hex(one.content.get("key"))
         for count, digest, first in _known(one.content.get("withheld"), 1):
             digests.setdefault(count, set()).add(digest)
-            length = min(count, FIRST) if first else WHOLE
-            firsts.setdefault(length, {}).setdefault(first, set()).add(count)
+            firsts.setdefault(min(count, FIRST), {}).setdefault(first, set()).add(count)
         for count, digest, _ in _known(one.content.get("marked"), WHOLE):
             marked.setdefault(count, set()).add(digest)
     if key is None:

@@ -89,13 +89,14 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def importers(*packages: str) -> set[str]:
-    """Returns the files that import any of these packages, or a module in one."""
+    """Returns the files that import any of these packages, or a module in one, for more than its
+    types."""
     wanted = tuple(f"{package}." for package in packages)
     return {
         str(path.relative_to(ROOT))
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*.py")
-        if any(f"{name}.".startswith(wanted) for name in imported(path))
+        if any(f"{name}.".startswith(wanted) for name in imported_at_runtime(path))
     }
 
 

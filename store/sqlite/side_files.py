@@ -210,6 +210,7 @@ class SqliteTraffic(SideFile):
         self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
 
     def secret(self) -> bytes:
+        """The secret under which callers and subjects are digested here."""
         ((value,),) = self._rows("select value from facts where name = 'secret'")
         return bytes(value)
 
@@ -220,6 +221,8 @@ class SqliteTraffic(SideFile):
         sums: traffic.Sums | None = None,
         owed: Owed | None = None,
     ) -> None:
+        """Records calls of a worker, adds to sums, and puts down what its calls owe the ledger if
+        that is not nothing, all of it or nothing. Raises StoreError."""
         workers: dict[str, int] = {}
         for call in calls:
             workers[call.worker] = workers.get(call.worker, 0) + 1
@@ -253,10 +256,12 @@ class SqliteTraffic(SideFile):
         )
 
     def totals(self) -> traffic.Sums:
+        """The sums."""
         rows = self._rows("select name, labels, value from totals")
         return {(name, labels): value for name, labels, value in rows}
 
     def add_feedback(self, feedback: traffic.Feedback, sums: traffic.Sums | None = None) -> None:
+        """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
         self.call(feedback.call)
         marks = ",".join("?" * len(feedback))
         with self._writing():
@@ -266,6 +271,8 @@ class SqliteTraffic(SideFile):
     def withdraw_feedback(
         self, call: str, which: str, *, back: bool = False
     ) -> traffic.Feedback | None:
+        """Takes one feedback on a call back, or brings it `back`; `which` is its `key`. Returns
+        it; None where there is none to take or bring back. Sums stay as they are."""
         query = (
             f"select row, {FEEDBACK} from feedback"
             " where call = ? and time || '/' || author = ? and withdrawn = ? limit 1"
@@ -278,16 +285,19 @@ class SqliteTraffic(SideFile):
         return None
 
     def scales(self) -> traffic.Scales:
+        """The scales that were set."""
         rows = self._rows(
             "select name, value from facts where name >= 'scale:' and name < 'scale;'"
         )
         return {name.partition(":")[2]: traffic.Scale(*json.loads(value)) for name, value in rows}
 
     def set_scale(self, label: str, scale: traffic.Scale) -> None:
+        """Sets the scale of a label's scores, from now on. Raises StoreError."""
         with self._writing():
             self._set_fact(f"scale:{label}", scale)
 
     def call(self, id: str) -> traffic.CallRecord:
+        """The call of that id, or of the only id that begins so. Raises UnknownCall."""
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
         rows = self._rows(query, (id, id + "\U0010ffff")) if id and id.isascii() else []
         exact = [row for row in rows if row[0] == id]
@@ -299,15 +309,18 @@ class SqliteTraffic(SideFile):
         return traffic.CallRecord._make((exact or rows)[0])
 
     def content(self, id: str) -> traffic.CallContent | None:
+        """The words of a call, where they were kept."""
         rows = self._rows("select call, request, answer from contents where call = ?", (id,))
         return traffic.CallContent._make(rows[0]) if rows else None
 
     def feedback(self, id: str) -> list[traffic.Feedback]:
+        """The feedback on a call, oldest first, without what was taken back."""
         stands = "call = ? and not withdrawn"
         query = f"select {FEEDBACK} from feedback where {stands} order by time, row"
         return [traffic.Feedback._make(row) for row in self._rows(query, (id,))]
 
     def calls(self, which: traffic.CallFilter, most: int) -> list[traffic.ListedCall]:
+        """Calls, newest first."""
         query, values = _listing(which)
         return [
             traffic.ListedCall(traffic.CallRecord._make(row[:-2]), row[-2], row[-1])
@@ -315,6 +328,8 @@ class SqliteTraffic(SideFile):
         ]
 
     def search(self, which: traffic.CallFilter, words: str, most: int) -> traffic.FoundCalls:
+        """The calls in whose question, answer, error or feedback some words stand, in
+        capitals or not. It looks at a limited number of calls, and says how far it came."""
         wanted, fitting, reached = words.casefold(), list[traffic.ListedCall](), None
         query, values = _listing(which)
         known_words = (
@@ -337,6 +352,7 @@ class SqliteTraffic(SideFile):
         return traffic.FoundCalls(fitting, None)
 
     def measured(self, since: int, tags: traffic.Tags = ()) -> list[traffic.MeasuredCall]:
+        """The calls since then (microseconds) with all of these tags, in no order."""
         scored = f"select call, {MEAN} from {SCORED} score is not null group by call"
         scores = dict(self._rows(scored))
         columns = ", ".join(traffic.MeasuredCall._fields[:-1])
@@ -348,6 +364,7 @@ class SqliteTraffic(SideFile):
         return [traffic.MeasuredCall._make((*row[:-1], scores.get(row[-1]))) for row in rows]
 
     def tokens(self, since: int) -> list[traffic.TokenSum]:
+        """The tokens of the calls since then (microseconds), added up."""
         query = (
             "select model, provider, status, sum(prompt_tokens),"
             " sum(min(coalesce(cached_tokens, 0), prompt_tokens)), sum(completion_tokens), count(*)"
@@ -357,6 +374,8 @@ class SqliteTraffic(SideFile):
         return [traffic.TokenSum._make(row) for row in self._rows(query, (since,))]
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        """How many calls since then (microseconds) had each prompt: the digest of its
+        library, its experiences as in `CallRecord`, and the number."""
         query = (
             "select digest, experiences, count(*) from calls"
             " where +time >= ? and digest is not null group by digest, experiences"
@@ -366,6 +385,7 @@ class SqliteTraffic(SideFile):
     def arm_calls(
         self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
     ) -> list[traffic.ArmCall]:
+        """The calls in these arms since then (microseconds) with these tags, oldest first."""
         columns = ", ".join(traffic.ArmCall._fields)
         rows = self._of_arms(f"{columns} from calls c where true", "time, id", arms, since, tags)
         return [traffic.ArmCall._make(row) for row in rows]
@@ -373,6 +393,8 @@ class SqliteTraffic(SideFile):
     def arm_scores(
         self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
     ) -> list[traffic.ArmScore]:
+        """The scores of the same calls, in the order in which they arrived, with those that were
+        taken back since."""
         scores = "f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
         query = f"{scores} where f.score is not null"
         rows = self._of_arms(query, "f.row", arms, since, tags)
@@ -389,6 +411,7 @@ class SqliteTraffic(SideFile):
         )
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        """Label → the least and the largest score with it; None for scores without."""
         query = (
             "select label, min(score), max(score) from feedback"
             " where score is not null and not withdrawn group by label"
@@ -396,6 +419,8 @@ class SqliteTraffic(SideFile):
         return {label: (low, high) for label, low, high in self._rows(query)}
 
     def count_lost(self, worker: str, begun: int) -> None:
+        """Adds the calls that an ended worker had begun and did not record to the number of lost
+        calls, and marks them as recorded, so that they are counted once. Raises StoreError."""
         with self._writing():
             missing = begun - self.recorded(worker).calls
             if missing <= 0:
@@ -412,10 +437,12 @@ class SqliteTraffic(SideFile):
             )
 
     def lost(self) -> int:
+        """The number of calls that were lost before they were recorded."""
         rows = self._rows("select value from facts where name = 'lost'")
         return int(rows[0][0]) if rows else 0
 
     def recorded(self, worker: str) -> traffic.Recorded:
+        """What was recorded of a worker."""
         query = (
             "select recorded, (select value from facts where name = 'owed ' || id) from workers"
             " where id = ?"
@@ -427,6 +454,7 @@ class SqliteTraffic(SideFile):
         )
 
     def delete_before(self, time: int) -> int:
+        """Deletes calls from before a time, with their words and feedback; returns how many."""
         if not self._rows("select 1 from calls where time < ? limit 1", (time,)):
             return 0
         self._db.execute("pragma secure_delete = on")
@@ -448,6 +476,8 @@ class SqliteTraffic(SideFile):
         return deleted
 
     def deleted(self, arms: Sequence[str]) -> int | None:
+        """The time (microseconds) of the last call of these arms that was deleted for its age; None
+        where none was."""
         names = [f"deleted {arm}" for arm in arms]
         query = f"select max(value) from facts where name in ({', '.join('?' * len(names))})"
         ((time,),) = self._rows(query, names)
