@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring
 from typing import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -25,6 +26,8 @@ SALT_BYTES = 16
 _json = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
 ).encode
+
+_null, _in_quotes = "null", '"%s"'
 
 EventContent = tuple[str, str, str | None, str | None, int]
 """What one event gives to its version's digest: op, experience, seal (hex), evidence, schema."""
@@ -43,7 +46,9 @@ def digest(value: object) -> bytes:
 
 def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
     """The salted digest (32 bytes) under which an event's content enters the chain."""
-    return hashlib.sha256(salt + canonical([text, reason])).digest()
+    # canonical([text, reason]), in a third of the time: it is done for every event.
+    written = ("null" if one is None else encode_basestring(one) for one in (text, reason))
+    return hashlib.sha256(salt + f"[{','.join(written)}]".encode()).digest()
 
 
 class VersionContent(NamedTuple):
@@ -61,9 +66,19 @@ class VersionContent(NamedTuple):
 
 def version_digest(content: VersionContent) -> bytes:
     """The digest of a version (32 bytes)."""
-    schema, parents, *fields, events = content
-    digests = [parent.hex() for parent in parents]
-    return digest(["tfgrpo.version", schema, digests, *fields, list(events)])
+    schema, parents, author, time, message, meta, events = content
+    quote = encode_basestring  # what `canonical` makes of all this, in a third of the time
+    digests = ",".join([f'"{parent.hex()}"' for parent in parents])
+    head = f'"tfgrpo.version",{schema},[{digests}],{quote(author)},{time},{quote(message)}'
+    fields = ",".join(
+        [
+            f"[{quote(op)},{quote(experience)},{_null if seal is None else _in_quotes % seal},"
+            f"{_null if evidence is None else quote(evidence)},{event_schema}]"
+            for op, experience, seal, evidence, event_schema in events
+        ]
+    )
+    stored = "null" if meta is None else quote(meta)
+    return hashlib.sha256(f"[{head},{stored},[{fields}]]".encode()).digest()
 
 
 def signed_payload(digest: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.damaged_values import whole
 from tfgrpo.store.history import replay
-from tfgrpo.store.history.library_order import arranged, is_digest, listed
+from tfgrpo.store.history.library_order import is_digest
 from tfgrpo.store.history.walks import row_within, rows_contained, version_of_row, whole_history
 from tfgrpo.store.records import OPS, Event, EventRow, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
@@ -121,20 +121,9 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    if only is not None:
-        library = [e for e in store.library(version) if e.id in only]
-        events = store.events_at(e.row for e in library)
-        return [(e, events[e.row]) for e in library]
-    port = store.port
-    live = replay.live_rows(port, version.position)
-    rows = replay.all_of(live, port.events_at(live))
-    numbers = port.numbers_of_rows(live)
-    events = {row.row: event_of(row, numbers[row.row]) for row in rows}
-    shapes = [(row.experience, row.text, row.row, row.birth or row.row) for row in rows]
-    known = replay.LiveEvents()
-    known.add(shapes)
-    ordered = arranged(shapes, listed(port, version))
-    return [(known.experiences[row], events[row]) for _, _, row, _ in ordered]
+    library = [e for e in store.library(version) if only is None or e.id in only]
+    events = store.events_at(e.row for e in library)
+    return [(e, events[e.row]) for e in library]
 
 
 def count_keeps(

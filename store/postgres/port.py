@@ -19,7 +19,6 @@ from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import (
-    Changes,
     Session,
     has_schema,
     lost_error,
@@ -27,8 +26,7 @@ from tfgrpo.store.postgres.session import (
     translated,
 )
 from tfgrpo.store.postgres.storage import PostgresMembers, PostgresStorage
-from tfgrpo.store.records import Version
-from tfgrpo.store.sql.port import VERSION_COLUMNS, Dialect, Port, version_of
+from tfgrpo.store.sql.port import Dialect, Port
 from tfgrpo.store.sql.port_parts import SqlCounts, SqlRedactions
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 from tfgrpo.store.text_occurrences import REPLACED
@@ -40,8 +38,6 @@ TYPES = {
     "scores": "bigint text bigint bytea float8 text",
 }
 """The types of the columns of a table that rows are appended to."""
-REMEMBERED = 20_000
-"""Versions that are remembered at most."""
 REDACTED_TABLES = ["events", *sorted({table for table, _ in REPLACED})]
 """The tables that a redaction takes a text out of."""
 ROWS = {
@@ -56,6 +52,12 @@ ROWS = {
 """What has a row's number, by table."""
 
 
+EVERY = 1.0
+"""Seconds after which the database is asked again whether somebody has committed."""
+NEWEST = """
+select (select max(number) from @.versions), (select max(row) from @.reflog),
+    (select max(row) from @.redactions), (select max(row) from @.decisions)
+"""
 PATIENCE = 90.0
 """Seconds for which a batch is sent again while the database is away."""
 PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -139,9 +141,9 @@ class PostgresPort(Session, Port):
     ) -> None:
         """`unprepared` is for who asks whether the library is there."""
         super().__init__(parse_address(place) if isinstance(place, str) else place)
-        self._changes = Changes(self)
-        self._reading = self._moved = False
-        self._versions: dict[int, Any] = {}
+        self._newest: Any = None
+        self._asked_at, self._changes = -EVERY, 0
+        self._reading = False
         if unprepared:
             return
         try:
@@ -176,32 +178,28 @@ class PostgresPort(Session, Port):
         if self.in_transaction:  # joins the one that is open
             yield
             return
-        self._moved = False
-        with self.writing(self._commit):
+        with self.writing():
             yield
-
-    def _commit(self) -> str:
-        """The end of a transaction. Who listens is told when a library shows something else."""
-        return f"{self._changes.notice}; commit" if self._moved else "commit"
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         if self.in_transaction:  # joins the one that is open
             yield
             return
-        with self.begun("begin isolation level repeatable read read only", lambda: "commit"):
+        with self.begun("begin isolation level repeatable read read only"):
             self._reading = True
             try:
                 yield
             finally:
                 self._reading = False
 
-    def moved(self) -> None:
-        """Has whoever listens told when the transaction is committed."""
-        self._moved = True
-
     def changes(self) -> int:
-        return self._changes.count()
+        now = time.monotonic()
+        if not self.in_transaction and now - self._asked_at >= EVERY:
+            newest = self.row(NEWEST)
+            self._changes += newest != self._newest
+            self._newest, self._asked_at = newest, now
+        return self._changes
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
@@ -219,21 +217,6 @@ class PostgresPort(Session, Port):
 
     def unpacked(self, column: Any) -> list[int]:
         return list(column)
-
-    def version(self, number: int) -> Version | None:
-        return next(iter(self.versions_at([number])), None)
-
-    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        wanted = sorted(set(numbers))
-        if self.in_transaction and not self._reading:  # some may yet be rolled back
-            return super().versions_at(wanted)
-        there = self._versions  # which never change, so a history is walked again for nothing
-        if len(there) > REMEMBERED:
-            there.clear()
-        if missing := [number for number in wanted if number not in there]:
-            query = f"select {VERSION_COLUMNS} from @.versions where number = any(?)"
-            there.update((row[0], row) for row in self.rows(query, (missing,)))
-        return [version_of(there[number]) for number in wanted if number in there]
 
     @cached_property
     def redactions(self) -> PostgresRedactions:

@@ -174,9 +174,6 @@ class Port(ABC):
         """A query's only column."""
         return [value for (value,) in self.rows(query, values)]
 
-    def moved(self) -> None:  # noqa: B027 - a file has nobody to tell
-        """Called where something is written that a library shows."""
-
     @cached_property
     def names(self) -> SqlNames:
         return SqlNames(self)
@@ -259,7 +256,6 @@ class Port(ABC):
             from tfgrpo.store.canonical import canonical
 
             meta = canonical(version.meta).decode()
-        self.moved()
         self.execute(
             f"insert into @.versions ({VERSION_COLUMNS}, schema) values (?,?,?,?,?,?,?,?,?,?,1)",
             (*version[:9], meta),
@@ -487,7 +483,6 @@ class SqlNames:
     ) -> int:
         """Records moves, whose own `row` and `batch` are ignored, in `batch` or one of their own;
         returns it. `after` is `last_move`, if known. Only inside a transaction."""
-        self._port.moved()
         first = (self.last_move() if after is None else after) + 1
         batch = batch or first
         rows = [(first + i, batch, *move[2:]) for i, move in enumerate(moves)]

@@ -39,7 +39,6 @@ class SqlRedactions(ABC):
 
     def append(self, row: int, redactions: Sequence[Redaction]) -> None:
         """Records redactions of the event at `row`. Only inside a transaction."""
-        self._port.moved()
         first = self.last() + 1
         rows = [(first + i, row, *redaction) for i, redaction in enumerate(redactions)]
         self._port.insert("redactions", "row, event, author, time, reason", rows)
@@ -83,7 +82,6 @@ class SqlRedactions(ABC):
         transaction."""
         from tfgrpo.store.text_occurrences import REPLACED, cleaned
 
-        self._port.moved()
         for table, column in REPLACED:
             texts = self._texts(table, column, self.keys(table))
             for *key, text in [row for row in texts if pattern.search(row[-1])]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfgrpo.store.activity.decisions import Decision, DecisionFilter
+from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.activity.runs import (
     AttemptMark,
     AttemptTail,
@@ -87,7 +87,8 @@ class Since(NamedTuple):
 
 
 class SqlRecords(ABC):
-    """What training and evaluation leave behind. Appended, and never changed but by redaction."""
+    """What training and evaluation leave behind, as `Runs` and `decisions.py` say. Appended, and
+    never changed but by redaction."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -97,8 +98,7 @@ class SqlRecords(ABC):
         """A writer to the journal, for another thread; opens nothing yet."""
 
     @abstractmethod
-    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
-        """The journalled calls of those of these keys that are there, in any order."""
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]: ...
 
     @abstractmethod
     def since(self, table: str, run: int, after: int) -> Since:
@@ -124,17 +124,14 @@ class SqlRecords(ABC):
         return self._read(Run, f"select id, {RUN_COLUMNS} from @.runs {where} order by id", values)
 
     def append_run(self, run: Run) -> None:
-        """Records a run, whose own `id` is ignored. Only inside a transaction."""
         values = (*run[1:6], canonical(run.config).decode(), *run[7:])
         self._append("runs", "id", RUN_COLUMNS, values)
 
     def states(self, run: int) -> list[RunState]:
-        """A run's states, oldest first."""
         query = "select state, detail, time from @.run_states where run = ? order by row"
         return self._read(RunState, query, (run,))
 
     def append_state(self, run: int, state: RunState) -> None:
-        """Appends a state to a run. Only inside a transaction."""
         self._append("run_states", "row", "run, state, detail, time", (run, *state))
 
     def _append(self, table: str, key: str, columns: str, values: Sequence[object]) -> int:
@@ -150,7 +147,6 @@ class SqlRecords(ABC):
     # Rollouts:
 
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
-        """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
         where, values = _where(run=run, step=step, problem=problem)
         query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
         return self._read(RolloutRow, query, values)
@@ -171,7 +167,6 @@ class SqlRecords(ABC):
             before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
-        """A run's attempts recorded after a place; reads nothing of what is before."""
         since = self.since("rollouts", run, after)
         rows = self._port.rows(
             f"select {since.place}, step, problem, sample, version, outcome, reward, time"
@@ -183,7 +178,6 @@ class SqlRecords(ABC):
         return AttemptTail(_last(rows, after), attempts)
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
-        """Step (up to one) and version of attempts with a reward and a sample below `samples`."""
         rows = self._port.rows(
             f"select step, version from @.rollouts where run = ? and step <= ? and {COUNTED}"
             " group by step, version order by step, version",
@@ -192,8 +186,6 @@ class SqlRecords(ABC):
         return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
 
     def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        """A run's attempts with a reward and a sample below `samples`, by step (up to one), problem
-        and sample. `kind` is the text that a verdict has under `name`, a word; "" for none."""
         assert not name or name.isidentifier(), "a word"
 
         def member(name: str) -> str:
@@ -213,7 +205,6 @@ class SqlRecords(ABC):
     # Calls:
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
-        """A run's calls of that stage (in that step), oldest first."""
         where, values = _where(run=run, stage=stage, step=step)
         return self.calls_where(f"{where} order by j.id", values)
 
@@ -228,7 +219,6 @@ class SqlRecords(ABC):
         return _records(Call, [self.unpacked_call(row) for row in rows])
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
-        """A run's (one step's) calls and tokens by kind, in the order of first calls."""
         where, values = _where(run=run, step=step)
         rows = self._port.rows(
             f"select {KIND} kind, count(*), {SUMS} from @.journal {where}"
@@ -238,20 +228,15 @@ class SqlRecords(ABC):
         return {stage: Usage(*rest) for stage, *rest in rows}
 
     def spent(self, run: int | None, *, by_endpoint: bool = False) -> list[Spent]:
-        """Calls and tokens by run, step, kind and model, in the order of first calls. The kind is
-        the stage; for a call of no step it is `evaluation`. With `by_endpoint`, which reads every
-        answer, also by the `endpoint` that answers name."""
         where, values = _where(run=run)
         return [spent for _, spent in self._spent("0", where, "", values, by_endpoint=by_endpoint)]
 
     def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
-        """What `spent` does by day as well, in UTC, in the order of first calls."""
         where, values = _where(run=run)
         sums = self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
         return [DaySpent(day, spent) for day, spent in sums]
 
     def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
-        """What `spent` gives, of a run's calls after a place in the journal."""
         since = self.since("journal", run, after)
         values = (*since.of_place, *since.values)
         sums = self._spent(
@@ -282,7 +267,6 @@ class SqlRecords(ABC):
         ]
 
     def estimated(self, run: int | None) -> int:
-        """How many calls have an answer whose `estimated` is true."""
         where, values = _where(run=run)
         # in an answer's text quotes are escaped
         answer = self.plain("answer")
@@ -293,7 +277,6 @@ class SqlRecords(ABC):
         )
 
     def sent(self, run: int) -> list[tuple[str, Json]]:
-        """The model and `sent` of a run's answers, each pair once, in the order of first calls."""
         where, values = _where(run=run)
         answers, condition, how = self._answers(where, "sent", "object")
         rows = self._port.rows(
@@ -314,13 +297,11 @@ class SqlRecords(ABC):
     def evaluations(
         self, version: int | None = None, digest: str | None = None
     ) -> list[Evaluation]:
-        """The evaluations (of a version, under these conditions), oldest first."""
         where, values = _where(version=version, digest=digest)
         query = f"select id, {EVALUATION_COLUMNS} from @.evaluations {where} order by id"
         return self._read(Evaluation, query, values)
 
     def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
-        """Records an evaluation, whose own `id` is ignored. Only inside a transaction."""
         config, summary = canonical(evaluation.config), canonical(evaluation.summary)
         values = (*evaluation[1:4], config.decode(), summary.decode(), evaluation.time)
         id = self._append("evaluations", "id", EVALUATION_COLUMNS, values)
@@ -328,22 +309,20 @@ class SqlRecords(ABC):
         self._port.insert("scores", f"evaluation, {SCORE_COLUMNS}", rows)
 
     def scores(self, evaluation: int) -> list[Score]:
-        """An evaluation's scores, by problem and sample."""
         query = f"select {SCORE_COLUMNS} from @.scores where evaluation = ?"
         return self._read(Score, f"{query} order by problem, sample", (evaluation,))
 
     # Decisions:
 
-    def decisions(self, which: DecisionFilter) -> list[Decision]:
-        """Decisions, oldest first."""
-        where, values = _where(kind=which.kind, subject=which.subject)
+    def decisions(
+        self, kind: str | None = None, subject: str | None = None, since: int = 0
+    ) -> list[Decision]:
+        where, values = _where(kind=kind, subject=subject)
         since = f"{where} {'and' if where else 'where'} time >= ?"
         query = f"select row, {DECISION_COLUMNS} from @.decisions {since} order by row"
-        return self._read(Decision, query, (*values, which.since))
+        return self._read(Decision, query, (*values, since))
 
     def append_decision(self, decision: Decision) -> int:
-        """Records a decision; returns its row. Only inside a transaction."""
-        self._port.moved()
         values = (*decision[1:6], canonical(decision.content).decode(), decision.why)
         return self._append("decisions", "row", DECISION_COLUMNS, values)
 
