@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.damaged_values import Defect, attempt, is_json
 from tfgrpo.store.history import library_order, replay
 from tfgrpo.store.history.append import content_of
-from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of, lane_start
+from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of
 from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
@@ -49,14 +48,13 @@ def _fsck(store: Store) -> Checked:
         digests: dict[int, bytes] = {}
         orders: dict[int, str | None] = {}
         lanes: dict[int, _Lane] = {}
-        reader = _EventReader(port)
         versions = port.last_version() + 1
         after = 0
         for link in port.chain():
             version = link.version
             yield from (Defect(f"v{n}", "is missing") for n in range(after, version.number))
             after = version.number + 1
-            rows = reader.events(version)
+            rows = _events(port, version)
             events += len(rows)
             blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
             yield from _version(link, rows, digests)
@@ -90,9 +88,7 @@ def defects(store: Store, version: Version) -> list[Defect]:
         family = store.port.chain({version.number, *version.parents})
         links = {link.version.number: link for link in family}
         digests = {number: link.version.digest for number, link in links.items()}
-        upto = version.position
-        rows = list(store.port.events(upto - version.events, upto))
-        return list(_version(links[version.number], rows, digests))
+        return list(_version(links[version.number], _events(store.port, version), digests))
 
 
 def repair(store: Store) -> int:
@@ -104,25 +100,8 @@ def repair(store: Store) -> int:
     return count
 
 
-class _EventReader:
-    """Reads the events of one version after the other: as one stream, while a lane goes on."""
-
-    def __init__(self, port: Port) -> None:
-        self._port = port
-        self._stream: Iterator[EventRow] = iter(())
-        self._at = -1
-
-    def events(self, version: Version) -> list[EventRow]:
-        """The events of a version, those that there are."""
-        after, upto = version.position - version.events, version.position
-        if after == upto:
-            return []
-        if after != self._at:
-            self._stream = self._port.events(after, lane_start(lane_of(after) + 1) - 1)
-        rows = list(islice(self._stream, version.events))
-        whole = len(rows) == version.events and rows[-1].row == upto
-        self._at = upto if whole else -1
-        return rows if whole else list(self._port.events(after, upto))
+def _events(port: Port, version: Version) -> list[EventRow]:
+    return list(port.events(version.position - version.events, version.position))
 
 
 def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -> Iterator[Defect]:

@@ -226,7 +226,7 @@ class Store:
             meant = revisions.meant_by(self, self.tags()).values()
             return history.ancestors(self, {self.head.version.number, *named, *meant})
         if isinstance(revision, Version):
-            return history.with_ancestors(self, revision)
+            return history.ancestors(self, [revision.number])
         return revisions.walk(self, revision)
 
     def events(self, version: Version) -> tuple[Event, ...]:
@@ -533,7 +533,7 @@ class Store:
             self._check_tip(branch, tip, details.get("expected"))
             self._check_untouched(branch, tip, details.get("onto"), operations)
             known, self._tip_state = self._tip_state, None  # until the transaction holds
-            state = tip_state_at(self.port, tip, known, self._memory.shapes)
+            state = tip_state_at(self.port, tip, known)
             if operations and not at.ends_lane:
                 state = in_new_lane(self.port, state)
             _, _, now, operations, salts = drawn(self, tip, operations)

@@ -74,9 +74,14 @@ class VirtualKey(NamedTuple):
 
 def ledger_path(store: Path | str) -> str:
     """The path of a store's ledger."""
+    return path_beside(store, LEDGER)
+
+
+def path_beside(store: Path | str, file: str) -> str:
+    """The path of a file of its own beside a store's."""
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
-    return os.path.join(folder, stem + LEDGER)
+    return os.path.join(folder, stem + file)
 
 
 def new_key() -> str:

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
-from tfgrpo.store.activity.key_ledger import Owed, names_without
-from tfgrpo.store.address import FILE, is_address, named_by
+from tfgrpo.store.activity.key_ledger import Owed, names_without, path_beside
+from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.text_occurrences import matcher
@@ -260,9 +260,7 @@ Traffic: TypeAlias = "SqliteTraffic"
 
 def traffic_path(store: Path | str) -> str:
     """Where the traffic of a store is recorded."""
-    folder, name = os.path.split(os.path.abspath(store))
-    stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
-    return os.path.join(folder, stem + TRAFFIC)
+    return path_beside(store, TRAFFIC)
 
 
 def make_traffic_folder(store: Path | str) -> None:

@@ -103,27 +103,20 @@ def blame(
     asked for, and `ranges` those of the version's whole history, where they are known already: in a
     long history they are most of the work."""
     with replay.without_gc():
-        live = _live(store, version, only)
-        numbers = {event.version for _, event in live}
+        library = [e for e in store.library(version) if only is None or e.id in only]
+        events = store.events_at(e.row for e in library)
+        numbers = {event.version for event in events.values()}
         versions = {v.number: v for v in store.port.versions_at(numbers)}
         origins = Origins(store)
-        origin_of = [origins.of(event, versions[event.version]) for _, event in live]
-        rows = {e.id: origin.rows for (e, _), origin in zip(live, origin_of, strict=True)}
+        origin_of = {
+            e.id: origins.of(events[e.row], versions[events[e.row].version]) for e in library
+        }
         if ranges is None:
             ranges = whole_history(store.port, version).ranges
-        keeps = count_keeps(store, rows, ranges)
+        keeps = count_keeps(store, {id: one.rows for id, one in origin_of.items()}, ranges)
         return [
-            Blame(e, origin.event, origin.version, keeps[e.id])
-            for (e, _), origin in zip(live, origin_of, strict=True)
+            Blame(e, origin_of[e.id].event, origin_of[e.id].version, keeps[e.id]) for e in library
         ]
-
-
-def _live(
-    store: Store, version: Version, only: Collection[str] | None
-) -> list[tuple[Experience, Event]]:
-    library = [e for e in store.library(version) if only is None or e.id in only]
-    events = store.events_at(e.row for e in library)
-    return [(e, events[e.row]) for e in library]
 
 
 def count_keeps(

@@ -107,9 +107,8 @@ def with_order(
 
 def _sequence(births: Mapping[str, int], order: Iterable[str]) -> list[str]:
     """The ids that are live in the order that a list gives them."""
-    place = {id: number for number, id in enumerate(order)}
-    last = len(place)
-    return sorted(births, key=lambda id: (place.get(id, last), births[id]))
+    shapes = ((id, None, 0, birth) for id, birth in births.items())
+    return [id for id, *_ in arranged(shapes, list(order))]
 
 
 def _shortest(order: Sequence[str], births: Mapping[str, int]) -> list[str]:

@@ -39,7 +39,7 @@ HOP = 50
 SHORT_RANGE = 2000
 LIBRARIES = 4
 CHARACTERS = 16_000_000
-"""Of texts that are in no remembered library, and are remembered all the same."""
+"""Of texts that were read, more or less: at more of them all that is remembered is dropped."""
 
 
 def segments(
@@ -205,23 +205,15 @@ class LibraryMemory:
     def library(self, version: Version) -> Library:
         """The library in force at a version, which has just been read. Raises StoreError."""
         self._check()
+        if self._characters > CHARACTERS:
+            self.forget()
         library = self._libraries.pop(version.digest, None)
         if library is None or library.version != version:
             library = self._replayed(version)
         self._libraries[version.digest] = library
         if len(self._libraries) > LIBRARIES:
             del self._libraries[next(iter(self._libraries))]
-        if self._characters > CHARACTERS:
-            self._trim()
         return library
-
-    def shapes(self, version: Version) -> Iterable[Shape] | None:
-        """The live events at a version, in any order; None where they are not remembered."""
-        library = self._libraries.get(version.digest)
-        if library is None or library.version != version:
-            return None
-        births = self._events.births
-        return [(e.id, None if e.redacted else e.text, e.row, births[e.row]) for e in library]
 
     def forget(self) -> None:
         """Drops everything."""
@@ -247,10 +239,3 @@ class LibraryMemory:
         if self._newest is None or version.number > self._newest.number:
             self._newest = version
         return library
-
-    def _trim(self) -> None:
-        births, trimmed = self._events.births, LiveEvents()
-        for library in self._libraries.values():
-            trimmed.experiences.update((e.row, e) for e in library)
-        trimmed.births.update((row, births[row]) for row in trimmed.experiences)
-        self._events, self._characters = trimmed, 0

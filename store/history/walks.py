@@ -6,6 +6,8 @@ a history newest first, and reads no more of it than it is asked for.
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -104,28 +106,12 @@ def ancestors(
         yield version
 
 
-def with_ancestors(versions: Versions, version: Version) -> Iterator[Version]:
-    """A version, which is read already, and its ancestors, newest first."""
-    yield version
-    yield from ancestors(versions, version.parents)
-
-
 def ancestor_numbers(
     parents: Parents, tips: Iterable[int], without: Iterable[int] = ()
 ) -> Iterator[int]:
     """Does what `ancestors` does for any history of numbers. Asks for the parents of a number
     once, and of no number below the last that can be yielded."""
     excluded = dict.fromkeys(tips, False) | dict.fromkeys(without, True)
-    while len(excluded) == 1:  # a history without a merge has one open end all the way
-        ((number, drop),) = excluded.items()
-        if drop:
-            return
-        excluded = dict.fromkeys(parents(number), False)
-        yield number
-    if not excluded:
-        return
-    import heapq  # for those whose history has a merge
-
     heap = [-number for number in excluded]
     heapq.heapify(heap)
     included = sum(not drop for drop in excluded.values())
@@ -174,8 +160,6 @@ def common_ancestors(versions: Versions, a: Version, b: Version) -> list[Version
     """The versions that both have in their history, without those that another of them has in its
     own: several where each side has merged the other. Their order is that of their digests, alike
     in every copy of a store, as numbers are not."""
-    import heapq
-
     ours, theirs, passed = 1, 2, 4
     sides = {a.number: ours}
     sides[b.number] = sides.get(b.number, 0) | theirs
@@ -269,10 +253,6 @@ def _ranges(ends: Mapping[int, int]) -> list[tuple[int, int]]:
 
 def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
     """Whether a row is in one of some ranges (after, upto], which ascend."""
-    if len(ranges) == 1:
-        return ranges[0][0] < row <= ranges[0][1]
-    from bisect import bisect_left  # which few histories need
-
     at = bisect_left(ranges, (row, 0)) - 1
     return at >= 0 and row <= ranges[at][1]
 

@@ -16,12 +16,11 @@ from psycopg import errors
 
 from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.address import Address, parse_address
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import (
     Session,
     has_schema,
-    lost_error,
     prepare,
     translated,
 )
@@ -58,10 +57,6 @@ NEWEST = """
 select (select max(number) from @.versions), (select max(row) from @.reflog),
     (select max(row) from @.redactions), (select max(row) from @.decisions)
 """
-PATIENCE = 90.0
-"""Seconds for which a batch is sent again while the database is away."""
-PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between two attempts; the last is for all that follow."""
 
 CALL_TYPES = (
     "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
@@ -325,38 +320,11 @@ class PostgresWriter:
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
         if not calls and not rollouts:
             return
-        values = _values(calls, rollouts)
-        deadline = time.monotonic() + PATIENCE
-        attempt = 0
-        while not self._append(values, deadline):
-            time.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
-            attempt += 1
-
-    def _append(self, values: list[list[Any]], deadline: float) -> bool:
-        """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
-        address = self._session.address
-        passing = (errors.DeadlockDetected, errors.SerializationFailure)
         try:
             connection = self._session.connection
-            connection.execute(self._session.sql(APPEND), values)
-        except passing:  # two writers met with the same rows
-            pass
-        except psycopg.OperationalError as error:
-            if not self._session.broken:
-                raise translated(error, address) from error
-            self._session.close()
-            if time.monotonic() > deadline:
-                raise lost_error(address) from error
+            connection.execute(self._session.sql(APPEND), _values(calls, rollouts))
         except (psycopg.Error, UnicodeError) as error:
-            raise translated(error, address) from error
-        except RowRefused:
-            raise
-        except StoreError:  # no connection
-            if not self._session.opened or time.monotonic() > deadline:
-                raise
-        else:
-            return True
-        return False
+            raise translated(error, self._session.address) from error
 
     def close(self) -> None:
         self._session.close()

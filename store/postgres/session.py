@@ -94,7 +94,6 @@ class Session:
         )
         self.opened = 0
         self._connection: psycopg.Connection[Any] | None = None
-        self._queries: dict[str, bytes] = {}
         self._streams = 0
 
     @property
@@ -119,11 +118,7 @@ class Session:
 
     def sql(self, query: str) -> bytes:
         """A query with the schema in its place, and places for values as psycopg has them."""
-        text = self._queries.get(query)
-        if text is None:
-            text = query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
-            self._queries[query] = text
-        return text
+        return query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
 
     def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """The result of `work` with the connection; once more with a new one where the old one

@@ -318,8 +318,8 @@ class SqlRecords(ABC):
         self, kind: str | None = None, subject: str | None = None, since: int = 0
     ) -> list[Decision]:
         where, values = _where(kind=kind, subject=subject)
-        since = f"{where} {'and' if where else 'where'} time >= ?"
-        query = f"select row, {DECISION_COLUMNS} from @.decisions {since} order by row"
+        where = f"{where} {'and' if where else 'where'} time >= ?"
+        query = f"select row, {DECISION_COLUMNS} from @.decisions {where} order by row"
         return self._read(Decision, query, (*values, since))
 
     def append_decision(self, decision: Decision) -> int:

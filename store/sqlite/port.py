@@ -65,7 +65,6 @@ class SqlitePort(Port):
         self.connection = connection or connect(path, create, watching, unchecked)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
-        self._queries: dict[str, str] = {}
 
     def close(self) -> None:
         self.connection.close()
@@ -120,30 +119,24 @@ class SqlitePort(Port):
             raise translated(error, self.path) from error
         return int(number)
 
-    def _sql(self, query: str) -> str:
-        text = self._queries.get(query)
-        if text is None:
-            text = self._queries[query] = query.replace("@.", "")
-        return text
-
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         try:  # and not `translating`, which costs as much as a small query
-            return self.connection.execute(self._sql(query), values).fetchall()
+            return self.connection.execute(query.replace("@.", ""), values).fetchall()
         except FAILURES as error:
             raise translated(error, self.path) from error
 
     def row(self, query: str, values: Values = ()) -> Any:
         try:
-            return self.connection.execute(self._sql(query), values).fetchone()
+            return self.connection.execute(query.replace("@.", ""), values).fetchone()
         except FAILURES as error:
             raise translated(error, self.path) from error
 
     def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
         with self.translating():
-            yield from self.connection.execute(self._sql(query), values)
+            yield from self.connection.execute(query.replace("@.", ""), values)
 
     def execute(self, query: str, values: Values = ()) -> None:
-        self.connection.execute(self._sql(query), values)
+        self.connection.execute(query.replace("@.", ""), values)
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         places = ",".join("?" * (columns.count(",") + 1))

@@ -34,7 +34,7 @@ class Verified(NamedTuple):
     lacking: tuple[bytes, ...]
 
 
-class Bundle:
+class Bundle(Pack):
     """A bundle file, to fetch from. Raises TransferError when it is none, or not whole."""
 
     def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
@@ -47,18 +47,12 @@ class Bundle:
                 f"cannot read {path}: {error.strerror}", hint="give the path of a bundle file"
             ) from error
         try:
-            self._pack = Pack(file, str(path))
+            super().__init__(file, str(path))
         except BaseException:
             file.close()
             raise
 
-    @property
-    def header(self) -> Header:
-        """Its names, and what it builds on."""
-        return self._pack.header
-
     def names(self) -> Names:
-        """Its branches, tags and HEAD."""
         return self.header.names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
@@ -69,13 +63,13 @@ class Bundle:
                 f"{self.path} builds on {lacking[0].hex()[:12]}, which this store lacks",
                 hint="fetch from its source, or create one there without --since",
             )
-        return self._pack.versions()
+        return self.versions()
 
     def verify(self, known: KnownDigests) -> Verified:
         """Recomputes every seal and digest. Raises TransferError for the first that is wrong."""
         known_digests: set[bytes] = set(self.header.needs) | {ROOT.digest}
         events = 0
-        for version in self._pack.versions():
+        for version in self.versions():
             verified(version)
             if not known_digests.issuperset(version.parents):
                 raise TransferError(
@@ -90,12 +84,8 @@ class Bundle:
                     f"{self.path}: {name} stands at a version that it does not hold",
                     hint="create the bundle again",
                 )
-        contents = Received(self._pack.count, events)
+        contents = Received(self.count, events)
         return Verified(self.header, contents, self._lacking(known))
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._pack.close()
 
     def _lacking(self, known: KnownDigests) -> tuple[bytes, ...]:
         needs = self.header.needs

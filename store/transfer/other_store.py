@@ -103,7 +103,6 @@ class StorePeer:
         self.store = store
 
     def names(self) -> Names:
-        """Its branches, tags and HEAD."""
         store = self.store
         with store.port.reading():
             moves = [*store.port.names.refs(BRANCH), *store.port.names.refs(TAG)]
@@ -111,17 +110,14 @@ class StorePeer:
             return Names(store.head.branch, at)
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """The history of `wants` as far as `known` has not got it, parents first."""
         yield from between(self.store.port, wants, known)
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are here."""
         return known(self.store.port, digests)
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
-        """Records versions and moves names here, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(parse_name(move.name)[1] for move in moves)
         with self.store.operation(action):
             receive(self.store.port, versions, withheld(self.store))
@@ -257,13 +253,11 @@ class SshPeer:
             raise
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are there."""
         return set(self._ask({"ask": "known", "digests": _hex(digests)}).digests("known"))
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
-        """Records versions and moves names there, all or nothing. Raises PushRefused."""
         requested = [
             {
                 "name": move.name,

@@ -156,7 +156,7 @@ class Receiver:
     def _state(self, parent: Version) -> TipState:
         state = self._states.get(parent.position)
         if state is None:
-            state = tip_state_at(self._port, parent, None)
+            state = tip_state_at(self._port, parent)
             self._keep(state)
         return state
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import BadLocation, BadName, InvalidName, UnknownRevision
 from tfgrpo.store.history.revisions import REMOTE
-from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
+from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
@@ -145,7 +145,7 @@ def apart_from_remote(store: Store, branch: str) -> Apart | None:
     there = tracked(store.port, remote).get(branch)
     if there is None:
         return None
-    parents, here = parents_reader(store), store.tip(branch).number
-    ahead = sum(1 for _ in ancestor_numbers(parents, [here], [there]))
-    behind = sum(1 for _ in ancestor_numbers(parents, [there], [here]))
+    here = store.tip(branch).number
+    ahead = sum(1 for _ in ancestors(store, [here], [there]))
+    behind = sum(1 for _ in ancestors(store, [there], [here]))
     return Apart(f"{remote}/{branch}", ahead, behind)

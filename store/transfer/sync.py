@@ -118,13 +118,11 @@ def pull(
         apart = theirs.digest.hex()[:12] if remote is None else f"{remote}/{branch}"
         redacted = isinstance(refused, RedactedText) or refused.redacted
         side = "--ours, which leaves yours as it is" if redacted else "--ours or --theirs"
-        hint = (
+        refused.hint = (
             f"what was fetched is kept, and nothing was merged; pull with {side}, "
             f"or resolve each with `tfgrpo merge {apart} --edit`"
         )
-        if isinstance(refused, RedactedText):
-            raise RedactedText(str(refused), hint=hint)
-        raise MergeConflict(str(refused), refused.conflicts, hint=hint, redacted=redacted)
+        raise refused
     return Pulled(fetched, before, after, theirs)
 
 
