@@ -144,9 +144,16 @@ def pull(app: App, given: Given) -> None:
     resolve = merges.side("ours" if given.take == "ours" else "theirs") if given.take else None
     with locations.source(other.location, author=app.store.author, ssh=_ssh()) as source:
         try:
-            how = {"into": into, "message": given.message, "resolve": resolve}
-            called = f"{other.called} {theirs}"
-            done = sync.pull(store, source, other.name, theirs, called=called, **how)
+            done = sync.pull(
+                store,
+                source,
+                other.name,
+                theirs,
+                into=into,
+                called=f"{other.called} {theirs}",
+                message=given.message,
+                resolve=resolve,
+            )
         except merges.MergeConflict as error:
             show_conflicts(error)
             raise

@@ -316,7 +316,7 @@ class RecordsContract:
         more, (added,) = records.spent_since(one, last)
         assert more > last
         assert (added.step, added.usage.calls) == (1, 1)
-        marks = records.attempts_since(one, place).attempts
+        _, marks = records.attempts_since(one, place)
         assert [(m.step, m.sample, m.reward) for m in marks] == [(0, 0, None), (3, 2, 1.0)]
 
     def test_what_was_spent_is_told_by_the_endpoint_that_answered(self, port: Port) -> None:
@@ -334,7 +334,7 @@ class RecordsContract:
         for spent in (
             records.spent(one, by_endpoint=True),
             [of_day for _, of_day in records.spent_by_day(one, by_endpoint=True)],
-            records.spent_since(one, 0, by_endpoint=True).spent,
+            records.spent_since(one, 0, by_endpoint=True)[1],
         ):
             assert [(s.endpoint, s.usage.calls, s.usage.cached_tokens) for s in spent] == [
                 ("http://a/v1", 2, 6),

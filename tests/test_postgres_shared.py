@@ -445,7 +445,7 @@ def test_a_watcher_misses_no_row_of_writers_whose_commits_cross(shared: str, sto
         writer.close()
         place, first = records.attempts_since(id, 0)
         assert [one.problem for one in first] == []
-        assert records.spent_since(id, 0).spent[0].usage.calls == 1
+        assert records.spent_since(id, 0)[1][0].usage.calls == 1
     _, then = records.attempts_since(id, place)
     assert sorted(one.problem for one in then) == ["p", "slow"]
     slow.close()

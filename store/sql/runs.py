@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.activity.runs import (
     AttemptMark,
-    AttemptTail,
     Call,
-    DaySpent,
     Evaluation,
     RewardRow,
     RolloutRow,
@@ -20,7 +18,6 @@ from tfgrpo.store.activity.runs import (
     SaidRow,
     Score,
     Spent,
-    SpentTail,
     Usage,
 )
 from tfgrpo.store.canonical import canonical
@@ -166,7 +163,7 @@ class SqlRecords(ABC):
                 yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
             before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
 
-    def attempts_since(self, run: int, after: int) -> AttemptTail:
+    def attempts_since(self, run: int, after: int) -> tuple[int, list[AttemptMark]]:
         since = self.since("rollouts", run, after)
         rows = self._port.rows(
             f"select {since.place}, step, problem, sample, version, outcome, reward, time"
@@ -175,7 +172,7 @@ class SqlRecords(ABC):
         )
         checked = check_rows(rows, "iisiisRt", "rollouts")
         attempts = [AttemptMark._make(row[1:]) for row in checked]
-        return AttemptTail(_last(rows, after), attempts)
+        return _last(rows, after), attempts
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
         rows = self._port.rows(
@@ -231,18 +228,21 @@ class SqlRecords(ABC):
         where, values = _where(run=run)
         return [spent for _, spent in self._spent("0", where, "", values, by_endpoint=by_endpoint)]
 
-    def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
+    def spent_by_day(
+        self, run: int | None, *, by_endpoint: bool = False
+    ) -> list[tuple[int, Spent]]:
         where, values = _where(run=run)
-        sums = self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
-        return [DaySpent(day, spent) for day, spent in sums]
+        return self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
 
-    def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
+    def spent_since(
+        self, run: int, after: int, *, by_endpoint: bool = False
+    ) -> tuple[int, list[Spent]]:
         since = self.since("journal", run, after)
         values = (*since.of_place, *since.values)
         sums = self._spent(
             f"max({since.place})", f"where {since.where}", "", values, by_endpoint=by_endpoint
         )
-        return SpentTail(_last(sums, after), [spent for _, spent in sums])
+        return _last(sums, after), [spent for _, spent in sums]
 
     def _spent(
         self, first: str, where: str, by: str, values: Sequence[object], *, by_endpoint: bool

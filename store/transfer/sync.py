@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, NotRequired, TypedDict, Unpack
+from typing import NamedTuple
 
 from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.history import merge as merges
@@ -69,15 +69,6 @@ class Pulled(NamedTuple):
     theirs: Version
 
 
-class PullDetails(TypedDict):
-    """What a pull is told beside the branches. `called` is what its operation and message call the
-    other branch, `message` that of a version that merges, `resolve` what decides conflicts."""
-
-    called: str
-    message: NotRequired[str | None]
-    resolve: NotRequired[Resolve | None]
-
-
 def fetch(
     store: Store, source: FetchSource, remote: str, *, branches: Collection[str] | None = None
 ) -> Transferred:
@@ -96,11 +87,13 @@ def pull(
     branch: str,
     *,
     into: str,
-    **details: Unpack[PullDetails],
+    called: str,
+    message: str | None = None,
+    resolve: Resolve | None = None,
 ) -> Pulled:
-    """Fetches one branch and merges it into a branch here, as one operation. Raises MergeConflict
-    and RedactedText, with what was fetched kept, and ProtectedName, with nothing fetched."""
-    called, resolve = details["called"], details.get("resolve")
+    """Fetches one branch and merges it into a branch here, as one operation, in which and in the
+    message the other branch is `called` so; `resolve` decides conflicts. Raises MergeConflict and
+    RedactedText, with what was fetched kept, and ProtectedName, with nothing fetched."""
     names = source.names()
     arriving = _fetched(source, names, store, [branch])
     refused: MergeConflict | RedactedText | None = None
@@ -110,7 +103,7 @@ def pull(
         theirs = find(store.port, names.at[BRANCH + branch])
         assert theirs is not None, "it has just landed"
         try:
-            text = details.get("message") or f"merge {called} into {into}"
+            text = message or f"merge {called} into {into}"
             after = merges.merge(store, into, theirs, message=text, resolve=resolve)
         except (MergeConflict, RedactedText) as error:
             refused = error
