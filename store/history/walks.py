@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import lane_of, lane_start
@@ -19,6 +19,7 @@ from tfgrpo.store.records import lane_of, lane_start
 if TYPE_CHECKING:
     from tfgrpo.store.records import Version
     from tfgrpo.store.sql.port import Port
+    from tfgrpo.store.store import Store
 
 Parents: TypeAlias = Callable[[int], Sequence[int]]
 """The numbers of a version's parents, which are lower than its own."""
@@ -34,14 +35,8 @@ class WholeHistory(NamedTuple):
     copied: list[tuple[int, int]]
 
 
-class Versions(Protocol):
-    """What reads versions by number: a store, or a port."""
-
-    def version(self, number: int) -> Version | None:
-        """The version of that number."""
-
-    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """The versions of these numbers, those that there are, ascending."""
+Versions: TypeAlias = "Store | Port"
+"""What reads versions by number."""
 
 
 def version_at(versions: Versions, number: int) -> Version:

@@ -43,8 +43,8 @@ REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, aut
 
 OF_MOVE = ", ".join("r." + column for column in REF_COLUMNS.split(", "))
 BY_NAME = itemgetter(2)
-PAGES = (10, 100, 1000)
-"""Moves that are read at a time: few at first, because most who ask need the newest."""
+MOVES = 100
+"""Moves that are read at a time: most who ask need the newest."""
 
 HEAD_QUERY = f"""
 select h.symbol, {OF_VERSION}
@@ -469,14 +469,10 @@ class SqlNames:
         """The moves of a name (None: of all names), newest first."""
         where, of = ("row < ?", ()) if name is None else ("row < ? and name = ?", (name,))
         query = f"select {REF_COLUMNS} from @.reflog where {where} order by row desc limit ?"
-        before, page = 1 << 62, 0
-        while True:
-            limit = PAGES[min(page, len(PAGES) - 1)]
-            rows = self._port.rows(query, (before, *of, limit))
+        before = 1 << 62
+        while rows := self._port.rows(query, (before, *of, MOVES)):
             yield from moves_of(rows)
-            if len(rows) < limit:
-                return
-            before, page = rows[-1][0], page + 1
+            before = rows[-1][0]
 
     def append_refs(
         self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None

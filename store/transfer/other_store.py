@@ -1,5 +1,4 @@
-"""A store that another one can be brought together with: here, over SSH, or a bundle. A
-`FetchSource` gives names and versions; a `Peer` also takes a push.
+"""A store that another one can be brought together with, here or over SSH: a `Peer`.
 
 Over SSH the far end is `ssh HOST tfgrpo serve`. The store's path goes over standard input, so
 nothing that a user typed meets a shell. Requests are one JSON line each; `docs/format.md` specifies
@@ -13,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import IO, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store import child_processes, signing
 from tfgrpo.store.errors import (
@@ -58,6 +57,9 @@ from tfgrpo.store.transfer.pack import (
 from tfgrpo.store.transfer.receive import receive
 from tfgrpo.store.withheld_texts import withheld
 
+if TYPE_CHECKING:
+    from tfgrpo.store.transfer.bundle import Bundle
+
 SSH = ("ssh",)
 SERVE = "tfgrpo serve"
 NO_COMMAND = 127
@@ -74,26 +76,10 @@ class NameMove(NamedTuple):
     after: bytes | None
 
 
-class FetchSource(Protocol):
-    """A store that can be read from here, or a bundle."""
-
-    def names(self) -> Names:
-        """Its branches, tags and HEAD."""
-
-    def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """The history of `wants` as far as `known` has not got it, parents first."""
-
-
-class Peer(FetchSource, Protocol):
-    """A store that can be pushed to from here."""
-
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are there."""
-
-    def push(
-        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
-    ) -> None:
-        """Records versions and moves names there, all or nothing. Raises PushRefused."""
+Peer: TypeAlias = "StorePeer | SshPeer"
+"""A store that can be pushed to from here."""
+FetchSource: TypeAlias = "Peer | Bundle"
+"""A store that can be read from here, or a bundle."""
 
 
 class StorePeer:
@@ -103,6 +89,7 @@ class StorePeer:
         self.store = store
 
     def names(self) -> Names:
+        """Its branches, tags and HEAD."""
         store = self.store
         with store.port.reading():
             moves = [*store.port.names.refs(BRANCH), *store.port.names.refs(TAG)]
@@ -110,14 +97,17 @@ class StorePeer:
             return Names(store.head.branch, at)
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
+        """The history of `wants` as far as `known` has not got it, parents first."""
         yield from between(self.store.port, wants, known)
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Those of these digests that are there."""
         return known(self.store.port, digests)
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
+        """Records versions and moves names there, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(parse_name(move.name)[1] for move in moves)
         with self.store.operation(action):
             receive(self.store.port, versions, withheld(self.store))
