@@ -150,14 +150,10 @@ def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:
     handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode)
     try:
         _write_all(handle, content)
-        # One that is given as /proc/… is followed only by the call that takes a folder.
-        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.link(f"/proc/self/fd/{handle}", name, src_dir_fd=root, dst_dir_fd=root)
-        except FileExistsError:
-            return False
-        finally:
-            os.close(root)
+        # One that is given as /proc/… is followed only by the call that takes a descriptor.
+        os.link(f"/proc/self/fd/{handle}", os.path.join(folder, name), src_dir_fd=handle)
+    except FileExistsError:
+        return False
     finally:
         os.close(handle)
     return True

@@ -3,10 +3,8 @@ and makes indexes and triggers anew."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import redact
 from tfgrpo.store.canonical import seal, version_digest
@@ -17,8 +15,6 @@ from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of
 from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
-FAR = 10_000
-"""Events to go back at most, where what is live at an earlier position is asked for."""
 NOT_REPLAYED = "is not what replay gives"
 
 
@@ -47,7 +43,7 @@ def _fsck(store: Store) -> Checked:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
         orders: dict[int, str | None] = {}
-        lanes: dict[int, _Lane] = {}
+        lanes: dict[int, Live] = {}
         versions = port.last_version() + 1
         after = 0
         for link in port.chain():
@@ -65,7 +61,7 @@ def _fsck(store: Store) -> Checked:
             yield from _replay(port, version, rows, lanes)
             if version.position in snapshots:
                 snapshots.discard(version.position)
-                live = lanes[lane_of(version.position)].live
+                live = lanes[lane_of(version.position)]
                 snapshot = port.snapshot(version.position - 1, version.position)
                 if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
                     yield Defect(f"snapshot {version.position}", NOT_REPLAYED, derived=True)
@@ -128,37 +124,18 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
         yield Defect(version.name, "is not what its digest says")
 
 
-class _Lane:
-    """What is live at the end of a lane so far, and how to go back from there: `before` has the
-    rows that changed it, each with the experience and what was live of it."""
-
-    def __init__(self, live: dict[str, tuple[int, int]]) -> None:
-        self.live = live
-        self.before: list[tuple[int, str, tuple[int, int] | None]] = []
-
-    def at(self, position: int) -> dict[str, tuple[int, int]] | None:
-        """What was live at an earlier position; None where that is too far back."""
-        back = len(self.before) - bisect_right(self.before, position, key=itemgetter(0))
-        if back > FAR:
-            return None
-        live = dict(self.live)
-        for _, experience, shaped_by in reversed(self.before[len(self.before) - back :]):
-            if shaped_by is None:
-                live.pop(experience, None)
-            else:
-                live[experience] = shaped_by
-        return live
+Live: TypeAlias = dict[str, tuple[int, int]]
+"""Experience → the row of the event that last shaped it, and its birth."""
 
 
 def _replay(
-    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, _Lane]
+    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, Live]
 ) -> Iterator[Defect]:
     """Checks that events follow on what is live, keeping what is live at each lane's end."""
     lane = lane_of(version.position)
     if lane not in lanes:
-        lanes[lane] = _Lane({} if lane == 0 else _live_at(port, port.lane_base(lane), lanes))
-    here = lanes[lane]
-    live, before = here.live, here.before
+        lanes[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
+    live = lanes[lane]
     for row, op, experience, _, _, _, replaces, birth, _, _, _ in rows:
         standing = live.get(experience)
         if op == "ADD":
@@ -171,19 +148,13 @@ def _replay(
                 f"event {row}", f"of {version.name}: does not follow the event that it names"
             )
         if op == "DELETE":
-            before.append((row, experience, standing))
             live.pop(experience, None)
         elif op != "KEEP":
-            before.append((row, experience, standing))
             live[experience] = row, birth or row
 
 
-def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tuple[int, int]]:
-    known = lanes.get(lane_of(position))
-    live = None if known is None else known.at(position)
-    if live is not None:
-        return live
-    rows = port.events_at(replay.live_rows(port, position, snapshots=False))
+def _live_at(port: Port, position: int) -> Live:
+    rows = port.events_at(replay.live_rows(port, position))  # a wrong snapshot is told of as well
     return {row.experience: (row.row, row.birth or row.row) for row in rows}
 
 

@@ -360,7 +360,9 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
     path = _marker(store)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = _opened(path)
+        before = None
+        with suppress(FileNotFoundError):
+            before = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             if plans:
                 atomic_write.write(path, json.dumps(plans))
@@ -374,10 +376,3 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
                 os.close(before)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}", hint=advice(error)) from error
-
-
-def _opened(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None

@@ -293,17 +293,13 @@ class Store:
     def head(self) -> Head:
         """Where HEAD is."""
         recorded = self.port.names.head()
-        if recorded is not None:
-            symbol, version = recorded
-            return Head(None if symbol is None else symbol[len(BRANCH) :], version)
-        move = self.port.names.ref(HEAD)
-        if move is None or (move.symbol is None and move.version is None):
+        if recorded is None:
+            move = self.port.names.ref(HEAD)
+            if move is not None and move.symbol is not None:
+                self.tip(move.symbol[len(BRANCH) :])  # which says what is wrong
             raise damage_error("it has no HEAD")
-        if move.symbol is None:
-            assert move.version is not None
-            return Head(None, self.version(move.version))
-        branch = move.symbol[len(BRANCH) :]
-        return Head(branch, self.tip(branch))
+        symbol, version = recorded
+        return Head(None if symbol is None else symbol[len(BRANCH) :], version)
 
     def tip(self, branch: str) -> Version:
         """The version a branch stands at. Raises UnknownRevision."""
@@ -422,16 +418,15 @@ class Store:
     ) -> Version:
         version = self.resolve(at)
         with self.port.transaction():
-            there = self.port.names.ref(prefix + name)
-            if there is None or there.version is None:
+            there = self.port.names.standing(prefix + name)
+            if there is None:
                 check_name(kind, name)
             elif not force:
                 raise InvalidName(
-                    f"{kind} {name} exists, at v{there.version}",
+                    f"{kind} {name} exists, at {there.name}",
                     hint="choose another name, or use --force to move it",
                 )
-            new = there is None or there.version is None
-            action = f"{kind} {name}" if new else f"move {kind} {name}"
+            action = f"{kind} {name}" if there is None else f"move {kind} {name}"
             action += f": {why}" if why else ""
             self._move([(prefix + name, version.number, None)], action)
         return version

@@ -214,7 +214,7 @@ def _stats(store: Store, version: Version) -> Stats:
     tags = store.tags()
     return Stats(
         version=version,
-        bytes=port.counts.size(),
+        bytes=port.storage.size(),
         snapshot_bytes=sum(snapshots),
         snapshots=len(snapshots),
         file_versions=port.last_version() + 1,

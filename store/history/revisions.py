@@ -151,14 +151,13 @@ def _base(store: Store, base: str) -> Version:
         return _step(store, base)
     candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
-        move = store.port.names.ref(prefix + base)
-        if move is not None and move.version is not None:
-            version = store.version(move.version)
+        version = store.port.names.standing(prefix + base)
+        if version is not None:
             candidates[f"{kind} {base}"] = tagged(store, version) if kind == "tag" else version
     if not candidates:
-        move = store.port.names.ref(REMOTE + base.removeprefix(REMOTE))
-        if move is not None and move.version is not None:
-            return store.version(move.version)
+        version = store.port.names.standing(REMOTE + base.removeprefix(REMOTE))
+        if version is not None:
+            return version
     # A name is what somebody chose: it wins over a digest.
     if not candidates and re.match(HEX, base):
         for version in store.port.versions_by_digest(base, 5):
@@ -185,16 +184,10 @@ def _is_experience(store: Store, base: str) -> bool:
 def _step(store: Store, base: str) -> Version:
     run = run_of_history(store, store.head.version)
     if run is not None:
-        move = store.port.names.ref(f"{TAG}{run}/{base}")
-        if move is not None and move.version is not None:
-            return store.version(move.version)
-        steps = [
-            int(match[1])
-            for r in store.port.names.refs(f"{TAG}{run}/step_")
-            if r.version is not None and (match := re.match(STEP, r.name.rpartition("/")[2]))
-        ]
-        newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
-        raise UnknownRevision(f"run {run} has no {base}", hint=newest)
+        version = store.port.names.standing(f"{TAG}{run}/{base}")
+        if version is not None:
+            return version
+        raise UnknownRevision(f"run {run} has no {base}", hint="`tfgrpo tag` lists its steps")
     tags = [
         r.name[len(TAG) :]
         for r in store.port.names.refs(TAG)

@@ -252,11 +252,6 @@ def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
     return at >= 0 and row <= ranges[at][1]
 
 
-def contains_row(port: Port, row: int, position: int) -> bool:
-    """Whether the event at `row` is in the first-parent history up to `position`."""
-    return next(rows_contained(port, [row], position), None) is not None
-
-
 def rows_contained(port: Port, rows: Iterable[int], position: int) -> Iterator[int]:
     """Those of some rows, which descend, that are in the first-parent history up to `position`: one
     walk for all, which goes no further back than is asked for."""

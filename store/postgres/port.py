@@ -26,7 +26,7 @@ from tfgrpo.store.postgres.session import (
 )
 from tfgrpo.store.postgres.storage import PostgresMembers, PostgresStorage
 from tfgrpo.store.sql.port import Dialect, Port
-from tfgrpo.store.sql.port_parts import SqlCounts, SqlRedactions
+from tfgrpo.store.sql.port_parts import SqlRedactions
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 from tfgrpo.store.text_occurrences import REPLACED
 
@@ -218,30 +218,12 @@ class PostgresPort(Session, Port):
         return PostgresRedactions(self)
 
     @cached_property
-    def counts(self) -> PostgresCounts:
-        return PostgresCounts(self)
-
-    @cached_property
     def storage(self) -> PostgresStorage:
         return PostgresStorage(self)
 
     @cached_property
     def records(self) -> PostgresRecords:
         return PostgresRecords(self)
-
-
-class PostgresCounts(SqlCounts):
-    """What there is in a library, counted."""
-
-    _port: PostgresPort
-
-    def size(self) -> int:
-        return self._port.number(
-            "select sum(pg_total_relation_size(c.oid))::bigint from pg_class c"
-            " join pg_namespace n on n.oid = c.relnamespace"
-            " where n.nspname = ? and c.relkind = 'r'",
-            (self._port.address.schema,),
-        )
 
 
 class PostgresRedactions(SqlRedactions):
@@ -360,4 +342,4 @@ class PostgresRecords(SqlRecords):
     def since(self, table: str, run: int, after: int) -> Since:
         # The place that follows is below `open`, so nothing that comes later is missed.
         open = self._port.number(OPEN, (f"{self._port.quoted}.{table}",))
-        return Since("least(tx, ? - 1)", (open,), SINCE, (run, after, open, after), "tx, id")
+        return Since(f"least(tx, {open} - 1)", SINCE, (run, after, open, after), "tx, id")

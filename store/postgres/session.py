@@ -249,22 +249,12 @@ def unreachable_error(error: Exception, address: Address) -> StoreError:
     """The error for a connection that could not be made: StoreAway where one may be made later."""
     lines = str(error).strip().splitlines()
     message = lines[-1].strip() if lines else "no answer"
-    kind = StoreError
-    if "password" in message:
-        hint = "check the user and password: PGPASSWORD, ~/.pgpass, or in the address"
-    elif "does not exist" in message and "database" in message:
-        hint = f"create it with `createdb {address.database}`, or check the address"
-    elif "does not exist" in message or "role" in message:
-        hint = "check the user in the address"
-    elif "invalid" in message and (
-        "option" in message or "parameter" in message or "URI" in message
-    ):
-        hint = "postgresql://USER@HOST/DATABASE?library=NAME"
-    else:
-        hint = "check the host and port in the address, and that the database is running"
-        if any(sign in str(error).lower() for sign in SIGNS_OF_AWAY):
-            kind = StoreAway
-    return kind(f"cannot reach the database on {address.host}: {message}", hint=hint)
+    is_away = any(sign in str(error).lower() for sign in SIGNS_OF_AWAY)
+    return (StoreAway if is_away else StoreError)(
+        f"cannot reach the database on {address.host}: {message}",
+        hint="check the address, postgresql://USER@HOST/DATABASE?library=NAME, the password "
+        "(PGPASSWORD, ~/.pgpass), and that the database is there (`createdb`) and running",
+    )
 
 
 def lost_error(address: Address) -> StoreError:

@@ -65,6 +65,14 @@ class PostgresStorage(SqlStorage):
         query = "select recorded_by from @.versions where number = ?"
         return str(self._port.row(query, (number,))[0])
 
+    def size(self) -> int:
+        return self._port.number(
+            "select sum(pg_total_relation_size(c.oid))::bigint from pg_class c"
+            " join pg_namespace n on n.oid = c.relnamespace"
+            " where n.nspname = ? and c.relkind = 'r'",
+            (self._port.address.schema,),
+        )
+
     def content(self) -> bytes:
         raise StoreError(
             "a store in a database is no file",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.damaged_values import COUNTED, Defect, attempt, call_defects, is_json
-from tfgrpo.store.history.walks import contains_row
+from tfgrpo.store.history.walks import rows_contained
 from tfgrpo.store.records import LANE_BITS
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _births(port: Port) -> Iterator[Defect]:
         """
     )
     for row, deleted in fresh:
-        if contains_row(port, deleted, row):
+        if deleted in rows_contained(port, [deleted], row):
             yield Defect(
                 f"event {row}", "brings a deleted experience back without naming its DELETE"
             )

@@ -25,10 +25,10 @@ from tfgrpo.store.records import (
     lane_of,
     lane_start,
 )
-from tfgrpo.store.sql.port_parts import check_ops
+from tfgrpo.store.sql.port_parts import SqlCounts, check_ops
 
 if TYPE_CHECKING:
-    from tfgrpo.store.sql.port_parts import SqlCounts, SqlRedactions, SqlStorage
+    from tfgrpo.store.sql.port_parts import SqlRedactions, SqlStorage
     from tfgrpo.store.sql.runs import SqlRecords
 
 
@@ -104,10 +104,6 @@ class Port(ABC):
 
     @property
     @abstractmethod
-    def counts(self) -> SqlCounts: ...
-
-    @property
-    @abstractmethod
     def storage(self) -> SqlStorage: ...
 
     @property
@@ -177,6 +173,10 @@ class Port(ABC):
     @cached_property
     def names(self) -> SqlNames:
         return SqlNames(self)
+
+    @cached_property
+    def counts(self) -> SqlCounts:
+        return SqlCounts(self)
 
     # Versions:
 

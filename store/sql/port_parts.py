@@ -134,6 +134,10 @@ class SqlStorage(ABC):
             self._port.execute("delete from @.snapshots")
 
     @abstractmethod
+    def size(self) -> int:
+        """How many bytes the storage takes."""
+
+    @abstractmethod
     def content(self) -> bytes:
         """What a file with all of this storage in it holds."""
 
@@ -167,15 +171,11 @@ class SqlStorage(ABC):
         return None
 
 
-class SqlCounts(ABC):
+class SqlCounts:
     """What there is in a database, counted."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
-
-    @abstractmethod
-    def size(self) -> int:
-        """How many bytes the storage takes."""
 
     def events(self) -> int:
         """How many events there are."""

@@ -74,10 +74,9 @@ COUNTED = "reward is not null and sample < ?"
 
 class Since(NamedTuple):
     """Which rows of a run come after a place: `place` is a row's own, `where` the condition, with
-    their values, and `order` that in which they were recorded."""
+    its values, and `order` that in which they were recorded."""
 
     place: str
-    of_place: tuple[int, ...]
     where: str
     values: tuple[int, ...]
     order: str
@@ -168,7 +167,7 @@ class SqlRecords(ABC):
         rows = self._port.rows(
             f"select {since.place}, step, problem, sample, version, outcome, reward, time"
             f" from @.rollouts where {since.where} order by {since.order}",
-            (*since.of_place, *since.values),
+            since.values,
         )
         checked = check_rows(rows, "iisiisRt", "rollouts")
         attempts = [AttemptMark._make(row[1:]) for row in checked]
@@ -238,9 +237,8 @@ class SqlRecords(ABC):
         self, run: int, after: int, *, by_endpoint: bool = False
     ) -> tuple[int, list[Spent]]:
         since = self.since("journal", run, after)
-        values = (*since.of_place, *since.values)
         sums = self._spent(
-            f"max({since.place})", f"where {since.where}", "", values, by_endpoint=by_endpoint
+            f"max({since.place})", f"where {since.where}", "", since.values, by_endpoint=by_endpoint
         )
         return _last(sums, after), [spent for _, spent in sums]
 

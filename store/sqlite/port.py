@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.sql.port import Dialect, Port, Values
-from tfgrpo.store.sql.port_parts import SqlCounts, SqlRedactions, SqlStorage
+from tfgrpo.store.sql.port_parts import SqlRedactions, SqlStorage
 from tfgrpo.store.sqlite.checks import refuse_foreign, schema
 from tfgrpo.store.sqlite.file import FAILURES, WriterQueue, connect, translated, writing
 
@@ -166,10 +166,6 @@ class SqlitePort(Port):
         return SqliteRedactions(self)
 
     @cached_property
-    def counts(self) -> SqliteCounts:
-        return SqliteCounts(self)
-
-    @cached_property
     def storage(self) -> SqliteStorage:
         return SqliteStorage(self)
 
@@ -178,15 +174,6 @@ class SqlitePort(Port):
         from tfgrpo.store.sqlite.journal import SqliteRecords
 
         return SqliteRecords(self)
-
-
-class SqliteCounts(SqlCounts):
-    """What there is in a file, counted."""
-
-    _port: SqlitePort
-
-    def size(self) -> int:
-        return os.stat(self._port.path).st_size
 
 
 class SqliteRedactions(SqlRedactions):
@@ -265,6 +252,9 @@ class SqliteStorage(SqlStorage):
     """The file itself."""
 
     _port: SqlitePort
+
+    def size(self) -> int:
+        return os.stat(self._port.path).st_size
 
     def content(self) -> bytes:
         """What a file with all of this in it holds. Its header says (bytes 18 and 19) that changes

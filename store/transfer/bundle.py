@@ -19,7 +19,6 @@ from tfgrpo.store.transfer.pack import (
     Pack,
     PackedVersion,
     exported,
-    known,
     lines,
     missing,
 )
@@ -118,13 +117,8 @@ def create(
         with replacing(path, mode=SHARED) as file:
             file.writelines(lines(header, exported(store.port, numbers)))
             file.seek(0)
-            return header, Bundle(path, file).verify(needs_met(store)).held.versions
+            return header, Bundle(path, file).verify(StorePeer(store).known).held.versions
     except OSError as error:
         raise TransferError(
             f"cannot write {path}: {error.strerror}", hint="the folder must exist"
         ) from error
-
-
-def needs_met(store: Store) -> KnownDigests:
-    """A function that tells which versions a store has."""
-    return lambda digests: known(store.port, digests)

@@ -82,7 +82,8 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
 @contextmanager
 def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
-    if _is_file(location) and not _is_store(located(Path(location.path))):
+    here = location.host is None and not is_address(location.path)
+    if here and not _is_store(located(Path(location.path))):
         with closing(Bundle(Path(location.path))) as bundle:
             yield bundle
     else:
@@ -106,10 +107,6 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
         far = SshPeer(location.host, location.path, port=location.port, ssh=ssh)
         with closing(far):
             yield far
-
-
-def _is_file(location: Location) -> bool:
-    return location.host is None and not is_address(location.path)
 
 
 def _is_store(path: Path) -> bool:

@@ -118,9 +118,7 @@ class StorePeer:
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
         """Where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = parse_name(move.name)
-        there = self.store.port.names.ref(move.name)
-        at = there.version if there else None
-        before = None if at is None else self.store.version(at)
+        before = self.store.port.names.standing(move.name)
         if (before.digest if before else None) != move.before:
             raise PushRefused(
                 f"{kind} {name} has just moved",
@@ -367,15 +365,14 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
             header = Header(peer.names(), request.digests("stops"))
             replies.writelines(lines(header, exported(peer.store.port, numbers)))
         elif verb == "push":
-            moves = [_move(WireFields(move, CALLED)) for move in request.items("moves")]
+            fields = [WireFields(move, CALLED) for move in request.items("moves")]
+            moves = [
+                NameMove(f.text("name"), f.bytes_or_none("before"), f.bytes_or_none("after"))
+                for f in fields
+            ]
             with closing(Pack.from_stream(requests, CALLED)) as pack:
                 peer.push(moves, pack.versions(), force=request.get("force") is True)
             replies.write(line({"done": len(moves)}))
         else:
             raise TransferError(f"there is no request {verb[:40]!r}", hint="see docs/format.md")
         replies.flush()
-
-
-def _move(fields: WireFields) -> NameMove:
-    before, after = fields.bytes_or_none("before"), fields.bytes_or_none("after")
-    return NameMove(fields.text("name"), before, after)

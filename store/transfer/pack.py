@@ -18,7 +18,7 @@ from functools import cache
 from itertools import islice
 from typing import IO, Any, NamedTuple, NoReturn, TypeAlias
 
-from tfgrpo.store.canonical import canonical
+from tfgrpo.store.canonical import SALT_BYTES, canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.history.walks import ancestors, version_at
 from tfgrpo.store.records import EventRow, Op, Redaction, Version
@@ -376,10 +376,6 @@ class WireFields:
         whole = {name: _bytes(digest, 32, self._called) for name, digest in at.items()}
         return Names(self.text_or_none("head"), whole)
 
-    def salt(self, key: str) -> bytes | None:
-        """16 bytes written as hex, or None."""
-        return self.bytes_or_none(key, 16)
-
     def redactions(self, key: str) -> tuple[Redaction, ...]:
         """The redactions of an event; none when they are null or not there."""
         listed = [] if self._fields.get(key) is None else self.items(key)
@@ -413,7 +409,7 @@ EVENT: tuple[tuple[str, Callable[[WireFields, str], Any]], ...] = (
     ("reason", WireFields.text_or_none),
     ("evidence", WireFields.text_or_none),
     ("seal", WireFields.bytes_or_none),
-    ("salt", WireFields.salt),
+    ("salt", lambda event, name: event.bytes_or_none(name, SALT_BYTES)),
     ("schema", WireFields.number),
     ("redactions", WireFields.redactions),
 )
