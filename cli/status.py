@@ -81,7 +81,7 @@ def status(app: App, given: Given) -> None:
                 "remote": apart and apart._asdict(),
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
-                "bytes": store.port.counts.size(),
+                "bytes": store.port.storage.size(),
                 "run": name,
                 "accounts": {
                     run: {issue: getattr(account, issue) for issue in issues}
@@ -104,7 +104,7 @@ def status(app: App, given: Given) -> None:
     size = printing.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     printing.echo(f"  {size}, {letters} characters; {printing.plural(len(runs), 'run')}")
-    printing.echo(f"  store: {app.location}, {store.port.counts.size() / 1e6:.1f} MB")
+    printing.echo(f"  store: {app.location}, {store.port.storage.size() / 1e6:.1f} MB")
     printing.echo_each(
         printing.wrapped(f"sandbox for agents' Python: {sandbox}", first="  ", indent=4)
     )

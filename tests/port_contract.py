@@ -539,4 +539,4 @@ class PortContract(NamesContract, RecordsContract):
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
         record(port, 0, [event(1)])
         assert port.storage.check() == []
-        assert port.counts.size() >= 0
+        assert port.storage.size() >= 0

@@ -34,6 +34,12 @@ def source(version: Version) -> str | None:
     return version.meta.get(ORDERED)
 
 
+def inherited(parent: Version) -> Json:
+    """The meta of a version that leaves the order as it is."""
+    before = source(parent)
+    return {} if before is None else {ORDERED: before}
+
+
 def listed(port: Port, version: Version) -> Sequence[str]:
     """The experiences that come first in a version's library, in order. Raises StoreError."""
     order: Sequence[str] | None = version.meta.get(ORDER)
@@ -96,7 +102,7 @@ def with_order(
         order = _sequence(births, dict.fromkeys([*wanted, *was]))
         if order != was:
             return {**meta, ORDER: _shortest(order, births)}
-    return {**meta, **({} if before is None else {ORDERED: before})} or None
+    return {**meta, **inherited(tip)} or None
 
 
 def _sequence(births: Mapping[str, int], order: Iterable[str]) -> list[str]:
