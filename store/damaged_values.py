@@ -119,7 +119,7 @@ def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
         try:
             fields = json.loads(answer)
         except (ValueError, TypeError, RecursionError):
-            yield Defect(f"call {id}", "has an answer that is no JSON")
+            yield Defect(f"row {id} of journal", "has an answer that is no JSON")
             continue
         if not isinstance(fields, dict):
             yield Defect(f"call {id}", "has an answer that is none")
