@@ -107,8 +107,8 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
 
 def _says(store: Store, version: Version, filter: Filter, words: str) -> bool:
     events = (event for event in store.events(version) if filter.fits_event(event))
-    said = (text for event in events for text in (event.text, event.reason) if text)
-    return words in version.message.casefold() or any(words in t.casefold() for t in said)
+    spoken = (text for event in events for text in (event.text, event.reason) if text)
+    return words in version.message.casefold() or any(words in t.casefold() for t in spoken)
 
 
 def _changes_count(store: Store, version: Version, filter: Filter) -> bool:

@@ -187,7 +187,13 @@ def _step(store: Store, base: str) -> Version:
         version = store.port.names.standing(f"{TAG}{run}/{base}")
         if version is not None:
             return version
-        raise UnknownRevision(f"run {run} has no {base}", hint="`tfgrpo tag` lists its steps")
+        steps = [
+            int(match[1])
+            for r in store.port.names.refs(f"{TAG}{run}/step_")
+            if r.version is not None and (match := re.match(STEP, r.name.rpartition("/")[2]))
+        ]
+        newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
+        raise UnknownRevision(f"run {run} has no {base}", hint=newest)
     tags = [
         r.name[len(TAG) :]
         for r in store.port.names.refs(TAG)

@@ -137,7 +137,7 @@ class PostgresPort(Session, Port):
         """`unprepared` is for who asks whether the library is there."""
         super().__init__(parse_address(place) if isinstance(place, str) else place)
         self._newest: Any = None
-        self._asked_at, self._changes = -EVERY, 0
+        self._read_at, self._changes = -EVERY, 0
         self._reading = False
         if unprepared:
             return
@@ -190,10 +190,10 @@ class PostgresPort(Session, Port):
 
     def changes(self) -> int:
         now = time.monotonic()
-        if not self.in_transaction and now - self._asked_at >= EVERY:
+        if not self.in_transaction and now - self._read_at >= EVERY:
             newest = self.row(NEWEST)
             self._changes += newest != self._newest
-            self._newest, self._asked_at = newest, now
+            self._newest, self._read_at = newest, now
         return self._changes
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
