@@ -33,7 +33,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import bundle as bundles
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.locations import Location
-from tfgrpo.store.transfer.other_store import parse_name
+from tfgrpo.store.transfer.other_store import StorePeer, parse_name
 from tfgrpo.store.transfer.other_store import serve as answer
 from tfgrpo.store.transfer.pack import Names, printable
 from tfgrpo.store.transfer.remotes import Remotes, tracked
@@ -368,7 +368,7 @@ def verify(app: App, file: Path, as_json: bool) -> None:
       tfgrpo bundle verify team.bundle
     """
     with closing(bundles.Bundle(file)) as opened:
-        verified = opened.verify(bundles.needs_met(app.store))
+        verified = opened.verify(StorePeer(app.store).known)
     versions, events = verified.held
     lacking = [digest.hex() for digest in verified.lacking]
     names, needs = verified.header.names, verified.header.needs

@@ -47,6 +47,7 @@ MEANT: dict[str, tuple[str, ...]] = {
     "proposals": ("proposal list",),
     "accept": ("proposal accept",),
     "reject": ("proposal reject",),
+    "stats": ("status -v",),
     "rollback": ("branch --back",),
 }
 """What people call a command elsewhere → what it may be called here, in whichever group."""

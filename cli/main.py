@@ -47,7 +47,7 @@ SECTIONS = {
         "blame": ("blame_credit", "who last changed each experience, and on what evidence"),
         "credit": ("blame_credit", "which experiences help and which hurt"),
         "bisect": ("bisect", "find the version that introduced a problem"),
-        "status": ("status", "where HEAD is, and unfinished runs"),
+        "status": ("status", "where HEAD is, unfinished runs, a library in figures"),
         "ui": ("ui", "show the store in a browser"),
     },
     "Move": {

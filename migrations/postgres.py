@@ -79,19 +79,7 @@ def _of_database(script: str) -> str:
     return script
 
 
-TABLES = (
-    OWN_TABLES
-    + _of_database(
-        tables.VERSIONS_AND_EVENTS
-        + tables.REFS
-        + tables.TRAINING
-        + tables.REMOTES
-        + tables.INDEXES
-        + tables.DECISIONS
-        + tables.MERGES
-    )
-    + OWN_INDEXES
-)
+TABLES = OWN_TABLES + _of_database(tables.ALL) + OWN_INDEXES
 
 TRIGGERS = """
 create function @.refuse() returns trigger language plpgsql as $$

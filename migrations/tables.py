@@ -183,3 +183,5 @@ create index reflog_standing on reflog (version) where name > 'heads0';
 MERGES = """
 create index versions_merged on versions (position) where merged is not null;
 """
+
+ALL = VERSIONS_AND_EVENTS + REFS + TRAINING + REMOTES + INDEXES + DECISIONS + MERGES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -61,10 +62,7 @@ def replacing(
             os.fsync(file.fileno())
             if check is not None:
                 check()
-            if fcntl is not None:  # a copy that is held is nobody's leftover
-                os.replace(temporary, path)
-        if fcntl is None:  # Windows renames no open file
-            os.replace(temporary, path)
+            os.replace(temporary, path)  # a copy that is held is nobody's leftover
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -76,8 +74,7 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
     """Makes a file under a name that nobody can foretell, to be renamed to `name`; returns its
     descriptor and path. Those that were left behind by a kill are removed. Raises OSError."""
     clear_copies(os.path.join(folder, name))
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
         handle = os.open(temporary, flags, mode)
@@ -153,14 +150,10 @@ def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:
     handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode)
     try:
         _write_all(handle, content)
-        # One that is given as /proc/… is followed only by the call that takes a folder.
-        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.link(f"/proc/self/fd/{handle}", name, src_dir_fd=root, dst_dir_fd=root)
-        except FileExistsError:
-            return False
-        finally:
-            os.close(root)
+        # One that is given as /proc/… is followed only by the call that takes a descriptor.
+        os.link(f"/proc/self/fd/{handle}", os.path.join(folder, name), src_dir_fd=handle)
+    except FileExistsError:
+        return False
     finally:
         os.close(handle)
     return True
@@ -168,16 +161,11 @@ def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:
 
 def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
     handle, temporary = _new(folder, name, mode)
-    path = os.path.join(folder, name)
     try:
-        try:
-            _write_all(handle, content)
-            if fcntl is not None:  # a copy that is held is nobody's leftover
-                return _name(temporary, path)
-        finally:
-            os.close(handle)
-        return _name(temporary, path)  # Windows renames no open file
+        _write_all(handle, content)
+        return _name(temporary, os.path.join(folder, name))
     finally:
+        os.close(handle)
         with suppress(FileNotFoundError):
             os.unlink(temporary)
 
@@ -185,7 +173,7 @@ def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
 def _name(temporary: str, path: str) -> bool:
     """Gives a file its name; returns False where the name is taken."""
     try:
-        (os.rename if os.name == "nt" else os.link)(temporary, path)  # neither replaces one
+        os.link(temporary, path)  # which replaces none
     except FileExistsError:
         return False
     except OSError as error:
@@ -197,8 +185,6 @@ def _name(temporary: str, path: str) -> bool:
 
 def _rename_alone(temporary: str, path: str) -> bool:
     """Renames a file where a file system has no links; returns False where the name is taken."""
-    import fcntl
-
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -219,8 +205,6 @@ def _write_all(handle: int, content: bytes) -> None:
 
 def sync_folder(folder: Path | str) -> None:
     """Puts the names in a folder on the disk, where the system has a way to."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -232,22 +216,15 @@ def sync_folder(folder: Path | str) -> None:
             raise
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-
 def hold(handle: int, path: str) -> bool:
     """Takes the lock on what was just made at `path`; returns False where another process took it
     for a leftover and removes it."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return os.path.lexists(path)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return os.path.lexists(path)
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
@@ -261,9 +238,6 @@ def held_folder(within: Path, begins: str) -> Iterator[Path]:
     while True:
         folder = within / f"{begins}{os.urandom(8).hex()}"
         folder.mkdir(mode=0o700)
-        if fcntl is None:
-            yield folder
-            return
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # somebody took it for a leftover
@@ -282,8 +256,6 @@ def sweep(folder: str, begins: str, remove: Callable[[str], object]) -> None:
 
 
 def _sweep(folder: str, is_named: Callable[[str], bool], remove: Callable[[str], object]) -> None:
-    if fcntl is None:
-        return
     with suppress(OSError), os.scandir(folder or ".") as entries:
         for path in [entry.path for entry in entries if is_named(entry.name)]:
             with suppress(OSError):

@@ -118,7 +118,8 @@ def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
     for id, answer, attempts, seconds, *counts in rows:
         try:
             fields = json.loads(answer)
-        except ValueError:  # as another check says
+        except (ValueError, TypeError, RecursionError):
+            yield Defect(f"row {id} of journal", "has an answer that is no JSON")
             continue
         if not isinstance(fields, dict):
             yield Defect(f"call {id}", "has an answer that is none")

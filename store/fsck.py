@@ -3,23 +3,18 @@ and makes indexes and triggers anew."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice
-from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import redact
 from tfgrpo.store.canonical import seal, version_digest
 from tfgrpo.store.damaged_values import Defect, attempt, is_json
 from tfgrpo.store.history import library_order, replay
 from tfgrpo.store.history.append import content_of
-from tfgrpo.store.port import Port
-from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of, lane_start
+from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
-FAR = 10_000
-"""Events to go back at most, where what is live at an earlier position is asked for."""
 NOT_REPLAYED = "is not what replay gives"
 
 
@@ -32,8 +27,7 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only. A
-    large store's storage is checked beside the rest, on another core."""
+    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only."""
     with store.port.reading():
         return _fsck(store)
 
@@ -41,7 +35,6 @@ def fsck(store: Store) -> Checked:
 def _fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Defect] = []
-    storage = port.storage.checking()
     versions, events = 0, 0
     blank: set[int] = set()
     snapshots = set(port.counts.snapshot_positions())
@@ -50,15 +43,14 @@ def _fsck(store: Store) -> Checked:
         nonlocal versions, events
         digests: dict[int, bytes] = {}
         orders: dict[int, str | None] = {}
-        lanes: dict[int, _Lane] = {}
-        reader = _EventReader(port)
+        lanes: dict[int, Live] = {}
         versions = port.last_version() + 1
         after = 0
         for link in port.chain():
             version = link.version
             yield from (Defect(f"v{n}", "is missing") for n in range(after, version.number))
             after = version.number + 1
-            rows = reader.events(version)
+            rows = _events(port, version)
             events += len(rows)
             blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
             yield from _version(link, rows, digests)
@@ -69,7 +61,7 @@ def _fsck(store: Store) -> Checked:
             yield from _replay(port, version, rows, lanes)
             if version.position in snapshots:
                 snapshots.discard(version.position)
-                live = lanes[lane_of(version.position)].live
+                live = lanes[lane_of(version.position)]
                 snapshot = port.snapshot(version.position - 1, version.position)
                 if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
                     yield Defect(f"snapshot {version.position}", NOT_REPLAYED, derived=True)
@@ -82,7 +74,7 @@ def _fsck(store: Store) -> Checked:
     problems += [Defect(f"snapshot {at}", NOT_REPLAYED, derived=True) for at in sorted(snapshots)]
     problems += attempt("names", lambda: _names(store, versions))
     problems += attempt("redactions", lambda: _redactions(store, blank))
-    problems += storage()
+    problems += port.storage.check()
     return Checked(versions, events, tuple(problems))
 
 
@@ -92,9 +84,7 @@ def defects(store: Store, version: Version) -> list[Defect]:
         family = store.port.chain({version.number, *version.parents})
         links = {link.version.number: link for link in family}
         digests = {number: link.version.digest for number, link in links.items()}
-        upto = version.position
-        rows = list(store.port.events(upto - version.events, upto))
-        return list(_version(links[version.number], rows, digests))
+        return list(_version(links[version.number], _events(store.port, version), digests))
 
 
 def repair(store: Store) -> int:
@@ -106,25 +96,8 @@ def repair(store: Store) -> int:
     return count
 
 
-class _EventReader:
-    """Reads the events of one version after the other: as one stream, while a lane goes on."""
-
-    def __init__(self, port: Port) -> None:
-        self._port = port
-        self._stream: Iterator[EventRow] = iter(())
-        self._at = -1
-
-    def events(self, version: Version) -> list[EventRow]:
-        """The events of a version, those that there are."""
-        after, upto = version.position - version.events, version.position
-        if after == upto:
-            return []
-        if after != self._at:
-            self._stream = self._port.events(after, lane_start(lane_of(after) + 1) - 1)
-        rows = list(islice(self._stream, version.events))
-        whole = len(rows) == version.events and rows[-1].row == upto
-        self._at = upto if whole else -1
-        return rows if whole else list(self._port.events(after, upto))
+def _events(port: Port, version: Version) -> list[EventRow]:
+    return list(port.events(version.position - version.events, version.position))
 
 
 def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -> Iterator[Defect]:
@@ -151,37 +124,18 @@ def _version(link: ChainLink, rows: list[EventRow], digests: dict[int, bytes]) -
         yield Defect(version.name, "is not what its digest says")
 
 
-class _Lane:
-    """What is live at the end of a lane so far, and how to go back from there: `before` has the
-    rows that changed it, each with the experience and what was live of it."""
-
-    def __init__(self, live: dict[str, tuple[int, int]]) -> None:
-        self.live = live
-        self.before: list[tuple[int, str, tuple[int, int] | None]] = []
-
-    def at(self, position: int) -> dict[str, tuple[int, int]] | None:
-        """What was live at an earlier position; None where that is too far back."""
-        back = len(self.before) - bisect_right(self.before, position, key=itemgetter(0))
-        if back > FAR:
-            return None
-        live = dict(self.live)
-        for _, experience, shaped_by in reversed(self.before[len(self.before) - back :]):
-            if shaped_by is None:
-                live.pop(experience, None)
-            else:
-                live[experience] = shaped_by
-        return live
+Live: TypeAlias = dict[str, tuple[int, int]]
+"""Experience → the row of the event that last shaped it, and its birth."""
 
 
 def _replay(
-    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, _Lane]
+    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, Live]
 ) -> Iterator[Defect]:
     """Checks that events follow on what is live, keeping what is live at each lane's end."""
     lane = lane_of(version.position)
     if lane not in lanes:
-        lanes[lane] = _Lane({} if lane == 0 else _live_at(port, port.lane_base(lane), lanes))
-    here = lanes[lane]
-    live, before = here.live, here.before
+        lanes[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
+    live = lanes[lane]
     for row, op, experience, _, _, _, replaces, birth, _, _, _ in rows:
         standing = live.get(experience)
         if op == "ADD":
@@ -194,19 +148,13 @@ def _replay(
                 f"event {row}", f"of {version.name}: does not follow the event that it names"
             )
         if op == "DELETE":
-            before.append((row, experience, standing))
             live.pop(experience, None)
         elif op != "KEEP":
-            before.append((row, experience, standing))
             live[experience] = row, birth or row
 
 
-def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tuple[int, int]]:
-    known = lanes.get(lane_of(position))
-    live = None if known is None else known.at(position)
-    if live is not None:
-        return live
-    rows = port.events_at(replay.live_rows(port, position, snapshots=False))
+def _live_at(port: Port, position: int) -> Live:
+    rows = port.events_at(replay.live_rows(port, position))  # a wrong snapshot is told of as well
     return {row.experience: (row.row, row.birth or row.row) for row in rows}
 
 

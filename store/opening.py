@@ -19,10 +19,11 @@ from tfgrpo.store.sqlite.port import SqlitePort
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.store.activity.key_ledger import Ledger
     from tfgrpo.store.activity.traffic import Traffic
-    from tfgrpo.store.port import Members, Port
     from tfgrpo.store.postgres.port import PostgresPort
+    from tfgrpo.store.postgres.storage import PostgresMembers
+    from tfgrpo.store.sql.port import Port
+    from tfgrpo.store.sqlite.ledger_file import SqliteLedger
     from tfgrpo.store.store import Store
 
 DEFAULT_BRANCH = "main"
@@ -44,7 +45,7 @@ def is_there(path: Path) -> bool:
     return _database().is_there(str(address)) if is_address(address) else os.path.exists(path)
 
 
-def members_of(port: Port) -> Members:
+def members_of(port: Port) -> PostgresMembers:
     """Who may do what in a shared store. Raises InvalidOperation for a file."""
     if isinstance(port, SqlitePort):
         raise InvalidOperation(
@@ -78,7 +79,7 @@ def there_already(place: Path | str) -> StoreError:
     return StoreError(f"there is already a store at {place}", hint="update it with `tfgrpo pull`")
 
 
-def open_ledger(path: str, *, create: bool = False) -> Ledger:
+def open_ledger(path: str, *, create: bool = False) -> SqliteLedger:
     """Opens the keys and the spending at `path`, or makes that with `create`. Raises StoreError."""
     from tfgrpo.store.sqlite.ledger_file import SqliteLedger
 

@@ -3,6 +3,7 @@ owner alone to open, and a link in its place is refused."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +13,6 @@ from tfgrpo.store.errors import StoreError, advice
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - not a POSIX system
-    fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 0.1
 """Seconds to try for: who only asks whether a lock is held holds it for an instant."""
@@ -46,9 +42,6 @@ def is_held(path: Path) -> bool:
     """Whether some process holds the lock at `path`. Raises StoreError."""
     if not path.exists():
         return False
-    if fcntl is None:
-        with held(path) as free:
-            return not free
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import FOLDER
-from tfgrpo.store.canonical import canonical, is_id
+from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import (
     InvalidOperation,
     StoreError,
@@ -54,10 +54,6 @@ Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
-ENTRY = re.compile(r'"[a-z]+":|\[\d+,"[^]]*]|"[0-9a-f]{64}"')
-"""What the content of a decision about redacted texts is made of."""
-AROUND = 80
-"""Bytes before and behind a place in a file that say whether it is in a digest of a text."""
 
 
 class Target(NamedTuple):
@@ -261,48 +257,18 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     home = store.path.parent
     whole = home.resolve().name == FOLDER
     files = sorted(home.rglob("*") if whole else home.glob(store.path.name + "*"))
-    named = str(store.path)
-    held = [path for path in files if path != marker and holds(path, written)]
-    if not any(str(path).startswith(named) for path in held):
-        return held
-    own = _structure(store)
-    return [p for p in held if not str(p).startswith(named) or holds(p, written, own)]
+    return [path for path in files if path != marker and holds(path, written)]
 
 
-def _structure(store: Store) -> re.Pattern[bytes]:
-    """What finds, in the bytes of a store, what is known of redacted texts and no user's text."""
-    known = set[str]()
-    for one in decisions(store, kind=REDACTION):
-        content = canonical(one.content).decode()
-        known |= {REDACTION + one.subject, *ENTRY.findall(content)}
-    return re.compile(b"|".join(re.escape(one.encode()) for one in sorted(known)) or b"(?!)")
-
-
-def holds(path: Path, written: Sequence[str], but: re.Pattern[bytes] | None = None) -> bool:
-    """Whether there is a file that holds one of these forms of a text, other than within what `but`
-    finds. Raises OSError."""
-    pattern = matches_bytes(written)
+def holds(path: Path, written: Sequence[str]) -> bool:
+    """Whether there is a file that holds one of these forms of a text. Raises OSError."""
     if not path.is_file():
         return False
     with suppress(FileNotFoundError), path.open("rb") as file:  # another process may remove it
-        if not os.fstat(file.fileno()).st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return any(
-                but is None or not _within(content, match.span(), but)
-                for match in pattern.finditer(content)
-            )
+        if os.fstat(file.fileno()).st_size:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return matches_bytes(written).search(content) is not None
     return False
-
-
-def _within(content: mmap.mmap, span: tuple[int, int], pattern: re.Pattern[bytes]) -> bool:
-    """Whether a part of a content is in one place that a pattern finds around it."""
-    start = max(0, span[0] - AROUND)
-    around = content[start : span[1] + AROUND]
-    return any(
-        start + one.start() <= span[0] and span[1] <= start + one.end()
-        for one in pattern.finditer(around)
-    )
 
 
 def _refuse_running(store: Store) -> None:
@@ -394,7 +360,9 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
     path = _marker(store)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = _opened(path)
+        before = None
+        with suppress(FileNotFoundError):
+            before = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         try:
             if plans:
                 atomic_write.write(path, json.dumps(plans))
@@ -408,10 +376,3 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
                 os.close(before)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}", hint=advice(error)) from error
-
-
-def _opened(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
-    except FileNotFoundError:
-        return None

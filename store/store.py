@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.activity.runs import Rollouts, Runs
     from tfgrpo.store.history.append import CommitDetails, TipState
-    from tfgrpo.store.port import Port
     from tfgrpo.store.signing import Signer, SigningTurns
+    from tfgrpo.store.sql.port import Port
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -226,7 +226,7 @@ class Store:
             meant = revisions.meant_by(self, self.tags()).values()
             return history.ancestors(self, {self.head.version.number, *named, *meant})
         if isinstance(revision, Version):
-            return history.with_ancestors(self, revision)
+            return history.ancestors(self, [revision.number])
         return revisions.walk(self, revision)
 
     def events(self, version: Version) -> tuple[Event, ...]:
@@ -293,17 +293,13 @@ class Store:
     def head(self) -> Head:
         """Where HEAD is."""
         recorded = self.port.names.head()
-        if recorded is not None:
-            symbol, version = recorded
-            return Head(None if symbol is None else symbol[len(BRANCH) :], version)
-        move = self.port.names.ref(HEAD)
-        if move is None or (move.symbol is None and move.version is None):
+        if recorded is None:
+            move = self.port.names.ref(HEAD)
+            if move is not None and move.symbol is not None:
+                self.tip(move.symbol[len(BRANCH) :])  # which says what is wrong
             raise damage_error("it has no HEAD")
-        if move.symbol is None:
-            assert move.version is not None
-            return Head(None, self.version(move.version))
-        branch = move.symbol[len(BRANCH) :]
-        return Head(branch, self.tip(branch))
+        symbol, version = recorded
+        return Head(None if symbol is None else symbol[len(BRANCH) :], version)
 
     def tip(self, branch: str) -> Version:
         """The version a branch stands at. Raises UnknownRevision."""
@@ -422,16 +418,15 @@ class Store:
     ) -> Version:
         version = self.resolve(at)
         with self.port.transaction():
-            there = self.port.names.ref(prefix + name)
-            if there is None or there.version is None:
+            there = self.port.names.standing(prefix + name)
+            if there is None:
                 check_name(kind, name)
             elif not force:
                 raise InvalidName(
-                    f"{kind} {name} exists, at v{there.version}",
+                    f"{kind} {name} exists, at {there.name}",
                     hint="choose another name, or use --force to move it",
                 )
-            new = there is None or there.version is None
-            action = f"{kind} {name}" if new else f"move {kind} {name}"
+            action = f"{kind} {name}" if there is None else f"move {kind} {name}"
             action += f": {why}" if why else ""
             self._move([(prefix + name, version.number, None)], action)
         return version
@@ -533,7 +528,7 @@ class Store:
             self._check_tip(branch, tip, details.get("expected"))
             self._check_untouched(branch, tip, details.get("onto"), operations)
             known, self._tip_state = self._tip_state, None  # until the transaction holds
-            state = tip_state_at(self.port, tip, known, self._memory.shapes)
+            state = tip_state_at(self.port, tip, known)
             if operations and not at.ends_lane:
                 state = in_new_lane(self.port, state)
             _, _, now, operations, salts = drawn(self, tip, operations)

@@ -45,11 +45,6 @@ class Occurrence(NamedTuple):
     row: int
     kept: str | None = None
 
-    @property
-    def where(self) -> str:
-        """The place in words: `versions.message of row 3`."""
-        return f"{self.table}.{self.column} of row {self.row}"
-
 
 def forms(texts: Iterable[str]) -> tuple[str, ...]:
     """The ways in which texts are written, longest first: as they are, and on one line, as in

@@ -16,10 +16,10 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.decisions import decide, decisions
@@ -31,8 +31,6 @@ from tfgrpo.store.text_occurrences import REDACTION, SHORTEST
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 SUBJECT = "texts"
 """What a decision with digests of redacted texts is about."""
 KEY_BYTES, DIGEST_BYTES = 32, 16
@@ -53,9 +51,9 @@ class Withheld:
     many first words it is of, a short digest → the numbers of words of the texts that begin so."""
 
     key: bytes
-    digests: Mapping[int, frozenset[bytes]]
-    marked: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
-    firsts: Mapping[int, Mapping[bytes, frozenset[int]]] = field(default_factory=dict)
+    digests: Mapping[int, Set[bytes]]
+    marked: Mapping[int, Set[bytes]] = field(default_factory=dict)
+    firsts: Mapping[int, Mapping[bytes, Set[int]]] = field(default_factory=dict)
     _answers: dict[str, bool] = field(default_factory=dict)
 
     def holds(self, given: str | None) -> bool:
@@ -78,9 +76,7 @@ class Withheld:
     def _counts(self, words: Sequence[str]) -> Iterator[int]:
         """Yields the numbers of words of the texts that may begin so."""
         for length, known in self.firsts.items():
-            if length == WHOLE:  # recorded without its first words
-                yield from known[b""]
-            elif length <= len(words):
+            if length <= len(words):
                 yield from known.get(_digest(self.key, words[:length])[:FIRST_BYTES], ())
 
     def _has_marked(self, given: str) -> bool:
@@ -145,18 +141,12 @@ def withheld(store: Store) -> Withheld:
         key = key or _hex(one.content.get("key"))
         for count, digest, first in _known(one.content.get("withheld"), 1):
             digests.setdefault(count, set()).add(digest)
-            length = min(count, FIRST) if first else WHOLE
-            firsts.setdefault(length, {}).setdefault(first, set()).add(count)
+            firsts.setdefault(min(count, FIRST), {}).setdefault(first, set()).add(count)
         for count, digest, _ in _known(one.content.get("marked"), WHOLE):
             marked.setdefault(count, set()).add(digest)
     if key is None:
         return NOTHING
-    return Withheld(
-        key,
-        _frozen(digests),
-        _frozen(marked),
-        {length: _frozen(some) for length, some in firsts.items()},
-    )
+    return Withheld(key, digests, marked, firsts)
 
 
 def key_path(store: Store) -> Path:
@@ -202,10 +192,6 @@ def _known(value: object, least: int) -> Iterator[tuple[int, bytes, bytes]]:
         number, known = whole(count), _hex(digest)
         if number is not None and number >= least and known is not None:
             yield number, known, (_hex(first) or b"")[:FIRST_BYTES]
-
-
-def _frozen(sets: Mapping[Key, set[Value]]) -> dict[Key, frozenset[Value]]:
-    return {key: frozenset(some) for key, some in sets.items()}
 
 
 def _hex(value: object) -> bytes | None:

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from port_rows import event, move, record, version
 
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import BranchTip
+from tfgrpo.store.sql.port import Port
 
 
 class NamesContract:

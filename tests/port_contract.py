@@ -1,4 +1,4 @@
-"""What any implementation of `tfgrpo.store.port.Port` must do, as a class to inherit from.
+"""What any implementation of `tfgrpo.store.sql.port.Port` must do, as a class to inherit from.
 
 Half of it, the records of training and evaluation, is in `records_contract.py`, names are in
 `names_contract.py`.
@@ -24,8 +24,8 @@ from records_contract import RecordsContract
 from tfgrpo.store import Op, StoreError, Version
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.walks import version_of_row
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import VERSION_SCHEMA, Deletion, EventRow, Redaction, lane_of, lane_start
+from tfgrpo.store.sql.port import Port
 
 
 class PortContract(NamesContract, RecordsContract):
@@ -532,4 +532,4 @@ class PortContract(NamesContract, RecordsContract):
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
         record(port, 0, [event(1)])
         assert port.storage.check() == []
-        assert port.counts.size() >= 0
+        assert port.storage.size() >= 0

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from tfgrpo.store import Op, RefMove, Version
 from tfgrpo.store.activity.runs import Call, Evaluation, RolloutRow, Run
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.port import CallValues, Port, Records, RolloutValues
+from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.records import EventRow
+from tfgrpo.store.sql.port import Port
+from tfgrpo.store.sql.runs import SqlRecords
 
 Another = Callable[[], Port]
 
@@ -109,7 +111,7 @@ def rollout_values(one: RolloutRow) -> RolloutValues:
     return (*one[:5], json.dumps(one.calls), *one[6:8], verdict, one.time)
 
 
-def one_call(records: Records, key: bytes) -> Call | None:
+def one_call(records: SqlRecords, key: bytes) -> Call | None:
     """Returns the call of that key."""
     return next(iter(records.calls_by_key([key])), None)
 

@@ -29,14 +29,14 @@ from port_rows import (
 )
 
 from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError
-from tfgrpo.store.activity.decisions import Decision, DecisionFilter, decide, decisions
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import RunState, Score
 from tfgrpo.store.errors import RowRefused
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history import merge
-from tfgrpo.store.port import Port
 from tfgrpo.store.redact import Target, redact
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.text_occurrences import forms, matcher
 from tfgrpo.store.transfer.remotes import Remotes
 
@@ -316,7 +316,7 @@ class RecordsContract:
         more, (added,) = records.spent_since(one, last)
         assert more > last
         assert (added.step, added.usage.calls) == (1, 1)
-        marks = records.attempts_since(one, place).attempts
+        _, marks = records.attempts_since(one, place)
         assert [(m.step, m.sample, m.reward) for m in marks] == [(0, 0, None), (3, 2, 1.0)]
 
     def test_what_was_spent_is_told_by_the_endpoint_that_answered(self, port: Port) -> None:
@@ -334,7 +334,7 @@ class RecordsContract:
         for spent in (
             records.spent(one, by_endpoint=True),
             [of_day for _, of_day in records.spent_by_day(one, by_endpoint=True)],
-            records.spent_since(one, 0, by_endpoint=True).spent,
+            records.spent_since(one, 0, by_endpoint=True)[1],
         ):
             assert [(s.endpoint, s.usage.calls, s.usage.cached_tokens) for s in spent] == [
                 ("http://a/v1", 2, 6),
@@ -485,8 +485,7 @@ class RecordsContract:
     def test_decisions_are_read_back_by_kind_subject_and_time(
         self, port: Port, another: Another
     ) -> None:
-        everything = DecisionFilter()
-        assert port.records.decisions(everything) == []
+        assert port.records.decisions() == []
         made = [
             Decision(0, "a", 5, "ann", "experiment", "shorter", {"share": 0.1, "of": ["ü"]}, "try"),
             Decision(0, "b", 6, "bob", "rollback", "prod", {}, None),
@@ -498,14 +497,14 @@ class RecordsContract:
         made = [decision._replace(row=row) for decision, row in zip(made, rows, strict=True)]
         other = another()
         records = other.records
-        assert records.decisions(everything) == made
-        assert records.decisions(DecisionFilter(kind="experiment")) == [made[0], made[2]]
-        assert records.decisions(DecisionFilter("experiment", "longer")) == [made[2]]
-        assert records.decisions(DecisionFilter(since=6)) == made[1:]
+        assert records.decisions() == made
+        assert records.decisions("experiment") == [made[0], made[2]]
+        assert records.decisions("experiment", "longer") == [made[2]]
+        assert records.decisions(since=6) == made[1:]
         other.close()
         with pytest.raises(StoreError), port.transaction():
             port.records.append_decision(made[0])
-        assert port.records.decisions(everything) == made
+        assert port.records.decisions() == made
 
     def test_a_decision_is_redacted_on_record_and_the_others_stay(
         self, port: Port, tmp_path: Path

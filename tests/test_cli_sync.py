@@ -67,7 +67,7 @@ def test_two_clones_share_through_a_third(at: In, tmp_path: Path) -> None:
     at("ann", "add", "From Ann.")
     assert "  main  v1 → v2" in at("ann", "push").stdout
     at("bob", "add", "From Bob.")
-    one_line_error(at("bob", "push", ok=False), "main has versions there", "tfgrpo pull")
+    one_line_error(at("bob", "push", ok=False), "main would not move forward", "tfgrpo pull")
     pulled = at("bob", "pull").stdout
     assert "fetched 1 version, 1 event from origin" in pulled
     assert "merge origin main into main" in pulled

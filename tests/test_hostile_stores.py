@@ -15,7 +15,7 @@ import pytest
 from conftest import Cli
 
 import tfgrpo
-from tfgrpo.migrations import DIGEST
+from tfgrpo.migrations import DIGEST, SCHEMA
 from tfgrpo.store import Store
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.fsck import fsck
@@ -175,3 +175,14 @@ def test_the_digest_is_that_of_the_schema() -> None:
 
 def test_the_tables_are_those_that_the_migrations_make() -> None:
     assert {name for kind, name in schema(None) if kind == "table"} == set(TABLES)
+
+
+def test_a_store_of_a_newer_schema_is_refused_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    Store.init(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute(f"pragma user_version = {SCHEMA + 1}")
+    db.close()
+    with pytest.raises(StoreError, match=f"schema {SCHEMA + 1}") as caught:
+        Store.open(path)
+    assert "upgrade" in str(caught.value.hint)

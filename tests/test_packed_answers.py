@@ -105,12 +105,12 @@ def test_a_long_answer_is_packed_and_read_back_and_a_short_one_is_kept_as_it_is(
 def test_long_answers_leave_less_than_their_size_in_the_file_and_its_log_together(
     store: Store,
 ) -> None:
-    before = store.port.counts.size()
+    before = store.port.storage.size()
     log = Path(f"{store.path}-wal")
     for batch in range(5):  # as a journal writes what came in together
         write(store.port, [long_call(f"{batch} {n}", reasoning(8 * batch + n)) for n in range(8)])
     trajectories = sum(len(reasoning(n)) for n in range(40))
-    written = store.port.counts.size() - before + log.stat().st_size
+    written = store.port.storage.size() - before + log.stat().st_size
     assert written < 1.0 * trajectories
 
 

@@ -9,8 +9,8 @@ import pytest
 from port_contract import PortContract
 from port_rows import Another
 
-from tfgrpo.store.port import Port
 from tfgrpo.store.postgres.port import PostgresPort
+from tfgrpo.store.sql.port import Port
 
 pytestmark = pytest.mark.postgres
 

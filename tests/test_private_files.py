@@ -123,25 +123,3 @@ def test_who_may_not_write_the_store_may_not_hold_its_queue(tmp_path: Path) -> N
         with Store.open(path) as store:
             store.commit("main", [add("x")], message="m")
         assert Path(f"{path}-queue").stat().st_mode & 0o777 == queue & ~0o022
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux says who has a file open")
-def test_who_keeps_a_store_busy_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    Store.init(path).close()
-    with killed(child(BUSY, path)) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "busy\n"
-        with Store.open(path) as store:
-            store.port.connection.execute("pragma busy_timeout = 50")  # type: ignore[attr-defined]
-            with pytest.raises(StoreError, match=f"process {other.pid} has been"):
-                store.commit("main", [add("x")], message="m")
-
-
-BUSY = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-db.execute("begin immediate")
-print("busy", flush=True)
-sys.stdin.read()
-"""

@@ -18,7 +18,6 @@ from tfgrpo.store import Store
 from tfgrpo.store.activity.key_ledger import (
     Budget,
     KeyLimits,
-    Ledger,
     VirtualKey,
     allows,
     key_digest,
@@ -28,6 +27,7 @@ from tfgrpo.store.activity.key_ledger import (
 )
 from tfgrpo.store.activity.traffic import Scale, Traffic, traffic_path
 from tfgrpo.store.opening import open_ledger, open_traffic
+from tfgrpo.store.sqlite.ledger_file import SqliteLedger
 
 NAME, OTHER = "Zebediah Quux", "Klaus Mustermann"
 DAY = "2026-11-25"
@@ -41,7 +41,7 @@ def folder(cli: Cli, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(folder: Path) -> Iterator[Ledger]:
+def ledger(folder: Path) -> Iterator[SqliteLedger]:
     with closing(open_ledger(str(folder / "ledger.db"), create=True)) as ledger:
         yield ledger
 
@@ -81,7 +81,7 @@ def test_a_keys_name_goes_and_the_key_stays_in_force(cli: Cli, folder: Path) -> 
 
 
 def test_each_key_keeps_its_spending_and_its_calls_under_its_new_name(
-    cli: Cli, folder: Path, ledger: Ledger, traffic: Traffic
+    cli: Cli, folder: Path, ledger: SqliteLedger, traffic: Traffic
 ) -> None:
     names = (NAME, OTHER, f"{NAME} 2", "shop")
     for number, name in enumerate(names):
@@ -107,7 +107,7 @@ def test_each_key_keeps_its_spending_and_its_calls_under_its_new_name(
 
 
 def test_every_text_of_the_ledger_goes_and_no_key_may_more_than_before(
-    cli: Cli, folder: Path, ledger: Ledger
+    cli: Cli, folder: Path, ledger: SqliteLedger
 ) -> None:
     globs = (f"{NAME}*", "gpt-*")
     ledger.add_key(key("shop", models=globs, libraries=globs, paths=(f"/v1/{NAME}/*",)))
@@ -149,7 +149,7 @@ def test_every_name_in_the_record_of_traffic_goes(cli: Cli, folder: Path, traffi
 
 
 def test_what_names_a_place_in_the_files_is_no_text(
-    cli: Cli, folder: Path, traffic: Traffic, ledger: Ledger
+    cli: Cli, folder: Path, traffic: Traffic, ledger: SqliteLedger
 ) -> None:
     words = ("secret", "lost", "scale", "deleted", "library", "candidate", "control", "month")
     ledger.spend("w", {"1": {("library:library", DAY): 2.0, ("key:lost", DAY): 1.0}})
@@ -200,7 +200,7 @@ def test_a_ledger_beside_a_store_of_another_name_is_treated(cli: Cli, tmp_path: 
 
 
 def test_a_proxy_that_reads_the_ledger_has_it_finished_later(
-    cli: Cli, folder: Path, ledger: Ledger
+    cli: Cli, folder: Path, ledger: SqliteLedger
 ) -> None:
     ledger.add_key(key(NAME))
     with closing(sqlite3.connect(folder / "ledger.db")) as reader:
@@ -260,7 +260,7 @@ def test_a_redaction_of_the_ledger_killed_at_any_instant_is_finished_by_who_open
 
 
 def test_a_budget_that_was_told_of_is_not_told_again(
-    cli: Cli, folder: Path, ledger: Ledger
+    cli: Cli, folder: Path, ledger: SqliteLedger
 ) -> None:
     told: list[str] = []
     ledger.add_key(key(NAME, budget=Budget(1.0, "total")))

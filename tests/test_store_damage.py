@@ -16,8 +16,6 @@ from store_helpers import add, broken, child, run_child
 
 from tfgrpo import migrations
 from tfgrpo.store import Operation, Store, StoreError, find, store_path
-from tfgrpo.store.fsck import fsck
-from tfgrpo.store.sqlite import port as sqlite_port
 
 
 @pytest.fixture
@@ -516,27 +514,3 @@ def test_an_old_event_is_not_rewritten_by_opening(path: Path) -> None:
         assert list(db.iterdump()) == before
     with Store.open(path) as store:
         store.commit("main", [Operation("ADD", text="x")], message="m")
-
-
-# a large file, whose storage is checked beside the rest:
-
-
-def test_the_storage_of_a_large_store_is_checked_beside_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_port, "LARGE", 0)
-    path = tmp_path / "store.db"
-    with Store.init(path, author="ann") as store:
-        store.commit("main", [add("a")], message="m")
-        assert fsck(store).problems == ()
-    db = sqlite3.connect(path)
-    db.execute("drop index events_experience")
-    db.execute("drop trigger lanes_no_update")
-    db.execute("update lanes set base = 7")
-    db.commit()
-    db.close()
-    with Store.open(path) as store:
-        found = [(problem.where, problem.what) for problem in fsck(store).problems]
-    assert ("schema", "events_experience is missing") in found
-    assert ("schema", "lanes_no_update is missing") in found
-    assert ("lane 0", "belongs to no version") in found

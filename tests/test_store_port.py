@@ -1,4 +1,4 @@
-"""The port's contract, on SQLite and on an implementation that shares nothing with it."""
+"""The port's contract, on SQLite."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from memory_port import Memory, MemoryPort
 from port_contract import PortContract
 from port_rows import Another
 from test_store_turns import until_waiting
-from waiting import until
 
-from tfgrpo.store.port import Port
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.sqlite.packed_texts import LEAST_EVENT, pack, unpack
 from tfgrpo.store.sqlite.port import SqlitePort
 
@@ -34,24 +32,6 @@ class TestSqlitePort(PortContract):
 
     def until_one_waits(self, port: Port) -> bool:
         until_waiting(port.path, 1)  # type: ignore[attr-defined]
-        return True
-
-
-class TestMemoryPort(PortContract):
-    @pytest.fixture
-    def memory(self) -> Memory:
-        return Memory()
-
-    @pytest.fixture
-    def port(self, memory: Memory) -> Port:
-        return MemoryPort(memory)
-
-    @pytest.fixture
-    def another(self, memory: Memory) -> Another:
-        return lambda: MemoryPort(memory)
-
-    def until_one_waits(self, port: Port) -> bool:
-        until(lambda: port.memory.waiting)  # type: ignore[attr-defined]
         return True
 
 

@@ -18,7 +18,7 @@ from tfgrpo.mirror import mirror
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.revisions import TAG, resolve_range
-from tfgrpo.store.port import Port
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.transfer import bundle
 from tfgrpo.store.transfer.other_store import StorePeer
 from tfgrpo.store.transfer.pack import Names

@@ -394,7 +394,7 @@ def test_nothing_is_remembered_of_a_library_whose_version_was_rolled_back(tmp_pa
 def test_libraries_are_the_same_however_little_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.history.replay.CHARACTERS", 100)
+    monkeypatch.setattr("tfgrpo.store.history.replay.EVENTS", 10)
     with Store.init(tmp_path / "store.db", author="ann") as store:
         store.commit("main", [Operation("ADD", text=f"text {n}") for n in range(20)], message="m")
         for n, e in enumerate(store.library()):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Role: TypeAlias = Literal["policy", "reflection"]
 FULL = 10.0
 """Seconds for which a file is waited for that cannot be written, as on a full disk."""
-AWAY = 120.0
+AWAY = 90.0
 """Seconds for which a shared journal that is away is waited for: what was answered is paid for."""
 ToolFunction: TypeAlias = Callable[..., Any]
 """A Python function that an agent may call."""

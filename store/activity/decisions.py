@@ -31,14 +31,6 @@ class Decision(NamedTuple):
     why: str | None
 
 
-class DecisionFilter(NamedTuple):
-    """Which decisions are asked for: of a kind, about a subject, since when (microseconds)."""
-
-    kind: str | None = None
-    subject: str | None = None
-    since: int = 0
-
-
 def decide(
     store: Store,
     kind: str,
@@ -71,7 +63,7 @@ def decisions(
     store: Store, *, kind: str | None = None, subject: str | None = None, since: int = 0
 ) -> list[Decision]:
     """Decisions, oldest first: of a kind, about a subject, since when (microseconds)."""
-    return store.port.records.decisions(DecisionFilter(kind, subject, since))
+    return store.port.records.decisions(kind, subject, since)
 
 
 def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfgrpo.store.activity.runs import Call, RolloutRow
 from tfgrpo.store.canonical import canonical
@@ -128,19 +128,15 @@ class Journal:
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
-
-    def settle(results: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
-        for done, error in results:
-            if done.done():  # whoever waited was cancelled
-                continue
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-    loops: dict[asyncio.AbstractEventLoop, list[Any]] = {}
     for number, write in enumerate(writes):
-        loops.setdefault(write.loop, []).append((write.done, failed.get(number)))
-    for loop, results in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, results)
+            write.loop.call_soon_threadsafe(_settle, write.done, failed.get(number))
+
+
+def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
+    if done.done():  # whoever waited was cancelled
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

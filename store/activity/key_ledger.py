@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store.address import FILE
 from tfgrpo.store.errors import InvalidOperation
@@ -72,57 +72,16 @@ class VirtualKey(NamedTuple):
     limits: KeyLimits
 
 
-class Ledger(Protocol):
-    """The file. One instance belongs to one thread."""
-
-    def close(self) -> None:
-        """Closes the file."""
-
-    def changes(self) -> int:
-        """A number that changes after anybody else has written."""
-
-    def virtual_keys(self) -> list[VirtualKey]:
-        """All keys, oldest first."""
-
-    def add_key(self, key: VirtualKey) -> None:
-        """Records a new key. Raises InvalidOperation where a key in use has that name."""
-
-    def change_key(self, name: str, limits: KeyLimits) -> None:
-        """Gives a key other limits. Raises InvalidOperation where none has that name."""
-
-    def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
-        """Revokes a key. Raises InvalidOperation where none has that name and, if given, that
-        number."""
-
-    def spend(self, worker: str, owed: Owed) -> None:
-        """Adds to the spending. A batch that was already added, as one that the worker's calls owed
-        the last time, is not added again. Raises StoreError."""
-
-    def spent(self, since: str) -> Spent:
-        """The spending from a day on."""
-
-    def notes(self) -> set[str]:
-        """The lines that were told already."""
-
-    def note(self, line: str) -> None:
-        """Records that something was told."""
-
-    def names_without(self, pattern: re.Pattern[str]) -> dict[str, str]:
-        """Names of keys that have a pattern in them → those that `redact` gives them, no two the
-        same."""
-
-    def redact(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
-    ) -> int:
-        """Takes a pattern out of every text, gives keys their new names, and takes the bytes out
-        of the file; returns from how many rows. With `dry_run` it only counts them."""
-
-
 def ledger_path(store: Path | str) -> str:
     """The path of a store's ledger."""
+    return path_beside(store, LEDGER)
+
+
+def path_beside(store: Path | str, file: str) -> str:
+    """The path of a file of its own beside a store's."""
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
-    return os.path.join(folder, stem + LEDGER)
+    return os.path.join(folder, stem + file)
 
 
 def new_key() -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.sql.port import Port
 
 
 REMOVED = "removed"
@@ -208,20 +208,6 @@ class Spent(NamedTuple):
     endpoint: str | None = None
 
 
-class DaySpent(NamedTuple):
-    """Calls of one kind on one day, which counts from 1970 in UTC."""
-
-    day: int
-    spent: Spent
-
-
-class SpentTail(NamedTuple):
-    """The sums of the calls after a place in the journal; `last` is the place to ask from next."""
-
-    last: int
-    spent: list[Spent]
-
-
 class AttemptMark(NamedTuple):
     """What a watcher needs of an attempt: all but its texts."""
 
@@ -232,13 +218,6 @@ class AttemptMark(NamedTuple):
     outcome: str
     reward: float | None
     time: int
-
-
-class AttemptTail(NamedTuple):
-    """The attempts recorded after a place, in order; `last` is the place to ask from next."""
-
-    last: int
-    attempts: list[AttemptMark]
 
 
 class RewardRow(NamedTuple):
@@ -494,8 +473,9 @@ class Runs:
         """Calls and tokens by stage."""
         return self._records.usage(self._known_id(run), step)
 
-    def attempts_since(self, run: Run, after: int = 0) -> AttemptTail:
-        """A run's attempts recorded after a place, without their texts."""
+    def attempts_since(self, run: Run, after: int = 0) -> tuple[int, list[AttemptMark]]:
+        """A run's attempts recorded after a place, in order, without their texts; before them the
+        place to ask from next."""
         return self._records.attempts_since(self._known_id(run), after)
 
     def calls(self, run: Run, stage: str, step: int | None = None) -> list[Call]:
@@ -508,12 +488,17 @@ class Runs:
         five times as long, also by the one of several endpoints that answered."""
         return self._records.spent(self._id_or_none(run), by_endpoint=by_endpoint)
 
-    def spent_by_day(self, run: Run | None = None, *, by_endpoint: bool = False) -> list[DaySpent]:
-        """The same as `spent`, for each day."""
+    def spent_by_day(
+        self, run: Run | None = None, *, by_endpoint: bool = False
+    ) -> list[tuple[int, Spent]]:
+        """The same as `spent`, for each day, which counts from 1970 in UTC."""
         return self._records.spent_by_day(self._id_or_none(run), by_endpoint=by_endpoint)
 
-    def spent_since(self, run: Run, after: int = 0, *, by_endpoint: bool = False) -> SpentTail:
-        """The sums of a run's calls after a place in the journal."""
+    def spent_since(
+        self, run: Run, after: int = 0, *, by_endpoint: bool = False
+    ) -> tuple[int, list[Spent]]:
+        """The sums of a run's calls after a place in the journal; before them the place to ask from
+        next."""
         return self._records.spent_since(self._known_id(run), after, by_endpoint=by_endpoint)
 
     def estimated(self, run: Run | None = None) -> int:

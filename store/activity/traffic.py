@@ -15,16 +15,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
-from tfgrpo.store.activity.key_ledger import Owed, names_without
-from tfgrpo.store.address import FILE, is_address, named_by
+from tfgrpo.store.activity.key_ledger import Owed, names_without, path_beside
+from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.text_occurrences import matcher
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfgrpo.store.sqlite.side_files import SqliteTraffic
 
 TRAFFIC = "traffic.db"
 ALL = -1
@@ -252,106 +254,13 @@ class FoundCalls(NamedTuple):
     reached: Place | None
 
 
-class Traffic(Protocol):
-    """The file. One instance belongs to one thread."""
-
-    def close(self) -> None:
-        """Closes the file."""
-
-    def secret(self) -> bytes:
-        """The secret under which callers and subjects are digested here."""
-
-    def add(
-        self,
-        calls: Sequence[CallRecord],
-        contents: Sequence[CallContent],
-        sums: Sums | None = None,
-        owed: Owed | None = None,
-    ) -> None:
-        """Records calls of a worker, adds to sums, and puts down what its calls owe the ledger if
-        that is not nothing, all of it or nothing. Raises StoreError."""
-
-    def totals(self) -> Sums:
-        """The sums."""
-
-    def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
-        """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
-
-    def withdraw_feedback(self, call: str, which: str, *, back: bool = False) -> Feedback | None:
-        """Takes one feedback on a call back, or brings it `back`; `which` is its `key`. Returns
-        it; None where there is none to take or bring back. Sums stay as they are."""
-
-    def scales(self) -> Scales:
-        """The scales that were set."""
-
-    def set_scale(self, label: str, scale: Scale) -> None:
-        """Sets the scale of a label's scores, from now on. Raises StoreError."""
-
-    def call(self, id: str) -> CallRecord:
-        """The call of that id, or of the only id that begins so. Raises UnknownCall."""
-
-    def content(self, id: str) -> CallContent | None:
-        """The words of a call, where they were kept."""
-
-    def feedback(self, id: str) -> list[Feedback]:
-        """The feedback on a call, oldest first, without what was taken back."""
-
-    def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
-        """Calls, newest first."""
-
-    def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
-        """The calls in whose question, answer, error or feedback some words stand, in
-        capitals or not. It looks at a limited number of calls, and says how far it came."""
-
-    def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
-        """The calls since then (microseconds) with all of these tags, in no order."""
-
-    def tokens(self, since: int) -> list[TokenSum]:
-        """The tokens of the calls since then (microseconds), added up."""
-
-    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
-        """How many calls since then (microseconds) had each prompt: the digest of its
-        library, its experiences as in `CallRecord`, and the number."""
-
-    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
-        """The calls in these arms since then (microseconds) with these tags, oldest first."""
-
-    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
-        """The scores of the same calls, in the order in which they arrived, with those that were
-        taken back since."""
-
-    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
-        """Label → the least and the largest score with it; None for scores without."""
-
-    def count_lost(self, worker: str, begun: int) -> None:
-        """Adds the calls that an ended worker had begun and did not record to the number of lost
-        calls, and marks them as recorded, so that they are counted once. Raises StoreError."""
-
-    def lost(self) -> int:
-        """The number of calls that were lost before they were recorded."""
-
-    def recorded(self, worker: str) -> Recorded:
-        """What was recorded of a worker."""
-
-    def delete_before(self, time: int) -> int:
-        """Deletes calls from before a time, with their words and feedback; returns how many."""
-
-    def deleted(self, arms: Sequence[str]) -> int | None:
-        """The time (microseconds) of the last call of these arms that was deleted for its age; None
-        where none was."""
-
-    def redact(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
-    ) -> int:
-        """Takes a pattern out of every text, gives virtual keys their new names, and takes the
-        bytes out of the file; returns from how many rows. With `dry_run` it only counts them."""
+Traffic: TypeAlias = "SqliteTraffic"
+"""The file. One instance belongs to one thread."""
 
 
 def traffic_path(store: Path | str) -> str:
     """Where the traffic of a store is recorded."""
-    folder, name = os.path.split(os.path.abspath(store))
-    stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
-    return os.path.join(folder, stem + TRAFFIC)
+    return path_beside(store, TRAFFIC)
 
 
 def make_traffic_folder(store: Path | str) -> None:

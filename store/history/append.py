@@ -32,14 +32,12 @@ from tfgrpo.store.records import (
     Json,
     Op,
     Operation,
-    Shape,
     Version,
-    lane_of,
     lane_start,
 )
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.sql.port import Port
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
@@ -264,28 +262,11 @@ class TipState(NamedTuple):
     cost: int
 
 
-def tip_state_at(
-    port: Port,
-    version: Version,
-    known: TipState | None,
-    remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
-) -> TipState:
-    """The state at a version: from `known`, which is used up, where the version follows on it or a
-    few events lie between; else from what is `remembered` as live there, or a replay."""
-    if known is not None:
-        if (known.version.digest, known.position) == (version.digest, version.position):
-            return known
-        if _follows_shortly(port, version, known.version):
-            live = known.live
-            for row in port.events(known.position, version.position):
-                if row.op == "DELETE":
-                    live.pop(row.experience, None)
-                elif row.op != "KEEP":
-                    live[row.experience] = LiveRow(row.row, row.birth or row.row)
-            return TipState(version, version.position, live, _cost(port, version))
-    shapes = None if remembered is None else remembered(version)
-    if shapes is None:
-        shapes = replay.shapes_at(port, version)
+def tip_state_at(port: Port, version: Version, known: TipState | None = None) -> TipState:
+    """The state at a version: `known`, if that is of it, else from a replay."""
+    if known and (known.version.digest, known.position) == (version.digest, version.position):
+        return known
+    shapes = replay.shapes_at(port, version)
     live = {id: LiveRow(row, birth) for id, _, row, birth in shapes}
     return TipState(version, version.position, live, _cost(port, version))
 
@@ -316,15 +297,6 @@ def grown(
         port.put_snapshot(version.position, sorted(live_row.row for live_row in live.values()))
         cost = 0
     return TipState(version, version.position, live, cost)
-
-
-def _follows_shortly(port: Port, version: Version, known: Version) -> bool:
-    if lane_of(version.position) != lane_of(known.position):
-        return False
-    if not 0 <= version.position - known.position <= replay.SHORT_RANGE:
-        return False
-    there = port.version(known.number)  # not so when a transaction around it failed
-    return there is not None and there.digest == known.digest
 
 
 def _cost(port: Port, version: Version) -> int:

@@ -7,13 +7,16 @@ the version that it takes back: the text that they repeat is that of the version
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.damaged_values import whole
 from tfgrpo.store.history import replay
-from tfgrpo.store.history.library_order import arranged, is_digest, listed
-from tfgrpo.store.history.walks import rows_contained, version_of_row, whole_history
-from tfgrpo.store.records import Event, EventRow, Experience, Version
+from tfgrpo.store.history.library_order import is_digest
+from tfgrpo.store.history.walks import row_within, rows_contained, version_of_row, whole_history
+from tfgrpo.store.records import OPS, Event, EventRow, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
@@ -92,36 +95,19 @@ def _repeats(event: Event, earlier: EventRow) -> bool:
 def blame(store: Store, version: Version, *, only: Collection[str] | None = None) -> list[Blame]:
     """Who gave each experience (in `only`) of a library its text, in library order."""
     with replay.without_gc():
-        live = _live(store, version, only)
-        numbers = {event.version for _, event in live}
+        library = [e for e in store.library(version) if only is None or e.id in only]
+        events = store.events_at(e.row for e in library)
+        numbers = {event.version for event in events.values()}
         versions = {v.number: v for v in store.port.versions_at(numbers)}
         origins = Origins(store)
-        origin_of = [origins.of(event, versions[event.version]) for _, event in live]
-        rows = {e.id: origin.rows for (e, _), origin in zip(live, origin_of, strict=True)}
-        keeps = count_keeps(store, rows, whole_history(store.port, version).ranges)
+        origin_of = {
+            e.id: origins.of(events[e.row], versions[events[e.row].version]) for e in library
+        }
+        ranges = whole_history(store.port, version).ranges
+        keeps = count_keeps(store, {id: one.rows for id, one in origin_of.items()}, ranges)
         return [
-            Blame(e, origin.event, origin.version, keeps[e.id])
-            for (e, _), origin in zip(live, origin_of, strict=True)
+            Blame(e, origin_of[e.id].event, origin_of[e.id].version, keeps[e.id]) for e in library
         ]
-
-
-def _live(
-    store: Store, version: Version, only: Collection[str] | None
-) -> list[tuple[Experience, Event]]:
-    if only is not None:
-        library = [e for e in store.library(version) if e.id in only]
-        events = store.events_at(e.row for e in library)
-        return [(e, events[e.row]) for e in library]
-    port = store.port
-    live = replay.live_rows(port, version.position)
-    rows = replay.all_of(live, port.events_at(live))
-    numbers = port.numbers_of_rows(live)
-    events = {row.row: event_of(row, numbers[row.row]) for row in rows}
-    shapes = [(row.experience, row.text, row.row, row.birth or row.row) for row in rows]
-    known = replay.LiveEvents()
-    known.add(shapes)
-    ordered = arranged(shapes, listed(port, version))
-    return [(known.experiences[row], events[row]) for _, _, row, _ in ordered]
 
 
 def count_keeps(
@@ -136,3 +122,112 @@ def count_keeps(
             counts[id] += keeps.get(row, 0)
         depth += 1
     return counts
+
+
+class Confirmed(NamedTuple):
+    """A live experience, its text's version and KEEPs, and how often its texts were replaced."""
+
+    experience: Experience
+    version: Version
+    keeps: int
+    modified: int
+
+
+class StepStats(NamedTuple):
+    """What one step of a run did: the version it made, and its events by kind."""
+
+    run: str
+    step: int
+    version: Version
+    events: Mapping[Op, int]
+
+
+class Stats(NamedTuple):
+    """The figures of a version's history, second parents' included, and of the file it lies in.
+
+    What a merge brings over counts where it was made. `experiences` are the live ones in library
+    order. Sizes are in bytes; `first` is the oldest version with events.
+    """
+
+    version: Version
+    bytes: int
+    snapshot_bytes: int
+    snapshots: int
+    file_versions: int
+    file_events: int
+    versions: int
+    events: Mapping[Op, int]
+    experiences: tuple[Confirmed, ...]
+    first: Version | None
+    steps: tuple[StepStats, ...]
+
+    @property
+    def snapshot_share(self) -> float:
+        """How much of the file is snapshots, in [0, 1]."""
+        return self.snapshot_bytes / self.bytes if self.bytes else 0.0
+
+    @property
+    def most_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, most first."""
+        return tuple(sorted(self.experiences, key=lambda c: -c.keeps))
+
+    @property
+    def least_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, least first."""
+        return tuple(sorted(self.experiences, key=lambda c: c.keeps))
+
+    @property
+    def churn(self) -> tuple[Confirmed, ...]:
+        """The experiences whose texts were replaced, most often first."""
+        changed = (c for c in self.experiences if c.modified)
+        return tuple(sorted(changed, key=lambda c: -c.modified))
+
+
+def stats(store: Store, version: Version) -> Stats:
+    """The figures of a version's history, every event of which is read once."""
+    with store.port.reading():
+        return _stats(store, version)
+
+
+def _stats(store: Store, version: Version) -> Stats:
+    port = store.port
+    ranges, copied = whole_history(port, version)
+    events: dict[Op, int] = dict.fromkeys(OPS, 0)
+    for pairs, sign in ((ranges, 1), (copied, -1)):
+        for after, upto in pairs:
+            for op, count in port.counts.ops(after, upto).items():
+                events[op] += sign * count
+    blamed = blame(store, version)
+    modified = Counter(port.counts.modified(ranges))
+    modified.subtract(port.counts.modified(copied))
+    first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
+    snapshots = port.counts.snapshot_sizes()
+    tags = store.tags()
+    return Stats(
+        version=version,
+        bytes=port.storage.size(),
+        snapshot_bytes=sum(snapshots),
+        snapshots=len(snapshots),
+        file_versions=port.last_version() + 1,
+        file_events=port.counts.events(),
+        versions=port.counts.versions(ranges) - len(copied),
+        events=events,
+        experiences=tuple(
+            Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
+        ),
+        first=None if first is None else version_of_row(port, first.row),
+        steps=tuple(s for run in store.runs.all() for s in _steps(store, run, tags, ranges)),
+    )
+
+
+def _steps(
+    store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
+) -> list[StepStats]:
+    prefix = f"{run.name}/step_"
+    numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
+    versions = [store.version(number) for number in sorted(numbers)]
+    return [
+        StepStats(run.name, whole(v.meta.get("step")) or 0, v, store.counts(v))
+        for v in versions
+        if v.events and v.meta.get("run") == run.name and row_within(v.position, ranges)
+    ]

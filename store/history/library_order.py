@@ -17,8 +17,8 @@ from tfgrpo.store.records import Library, Version
 
 if TYPE_CHECKING:
     from tfgrpo.store.history.append import Changes, CommitDetails, LiveRow
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Json, Shape
+    from tfgrpo.store.sql.port import Port
     from tfgrpo.store.store import Store
 
 
@@ -107,9 +107,8 @@ def with_order(
 
 def _sequence(births: Mapping[str, int], order: Iterable[str]) -> list[str]:
     """The ids that are live in the order that a list gives them."""
-    place = {id: number for number, id in enumerate(order)}
-    last = len(place)
-    return sorted(births, key=lambda id: (place.get(id, last), births[id]))
+    shapes = ((id, None, 0, birth) for id, birth in births.items())
+    return [id for id, *_ in arranged(shapes, list(order))]
 
 
 def _shortest(order: Sequence[str], births: Mapping[str, int]) -> list[str]:
@@ -151,14 +150,35 @@ class MergedOrder(NamedTuple):
 
 def moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The fewest of the common experiences that, moved, bring one order into the other."""
-    from tfgrpo.store.history.word_diff import (
-        rising,  # a log of a library in its first order needs none
-    )
-
     place = {id: number for number, id in enumerate(before)}
     common = [id for id in after if id in place]
-    stay = set(rising([place[id] for id in common]))
+    stay = set(_rising([place[id] for id in common]))
     return [id for number, id in enumerate(common) if number not in stay]
+
+
+def _rising(numbers: Sequence[int]) -> Sequence[int]:
+    """The places of a longest choice of numbers that rise (patience sorting)."""
+    if numbers == sorted(numbers):
+        return range(len(numbers))
+    from bisect import bisect_left  # a log of a library in its first order needs none
+
+    ends: list[int] = []  # the lowest number in which a choice of each length can end
+    last: list[int] = []  # and its place
+    before: list[int] = []
+    for place, number in enumerate(numbers):
+        length = bisect_left(ends, number)
+        before.append(last[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(number)
+            last.append(place)
+        else:
+            ends[length], last[length] = number, place
+    chosen: list[int] = []
+    place = last[-1] if last else -1
+    while place >= 0:
+        chosen.append(place)
+        place = before[place]
+    return chosen[::-1]
 
 
 def moves(store: Store, a: Version, b: Version) -> tuple[Move, ...]:

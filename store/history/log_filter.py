@@ -91,32 +91,24 @@ def marked(
 
 
 def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | None) -> bool:
-    if filter.since is not None and version.time < filter.since:
-        return False
-    if filter.until is not None and version.time > filter.until:
-        return False
-    if filter.run is not None and version.meta.get("run") != filter.run:
-        return False
-    if filter.author is not None and filter.author.casefold() not in version.author.casefold():
-        return False
-    if holding is not None and version.number not in holding:
-        return False
-    if filter.ops and holding is None and not filter.ops & store.counts(version).keys():
-        return False
-    if not filter.merges and version.merged is not None:
-        return False
-    if filter.counted is not None and not _changes_count(store, version, filter):
-        return False
-    if filter.words is None:
-        return True
-    words = filter.words.casefold()
-    if words in version.message.casefold():
-        return True
-    return any(
-        words in (event.text or "").casefold() or words in (event.reason or "").casefold()
-        for event in store.events(version)
-        if filter.fits_event(event)
+    run, _, words, author, ops, since, until, counted, merges = filter
+    return (
+        (since is None or version.time >= since)
+        and (until is None or version.time <= until)
+        and (run is None or version.meta.get("run") == run)
+        and (author is None or author.casefold() in version.author.casefold())
+        and (holding is None or version.number in holding)
+        and (not ops or holding is not None or bool(ops & store.counts(version).keys()))
+        and (merges or version.merged is None)
+        and (counted is None or _changes_count(store, version, filter))
+        and (words is None or _says(store, version, filter, words.casefold()))
     )
+
+
+def _says(store: Store, version: Version, filter: Filter, words: str) -> bool:
+    events = (event for event in store.events(version) if filter.fits_event(event))
+    spoken = (text for event in events for text in (event.text, event.reason) if text)
+    return words in version.message.casefold() or any(words in t.casefold() for t in spoken)
 
 
 def _changes_count(store: Store, version: Version, filter: Filter) -> bool:

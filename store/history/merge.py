@@ -306,7 +306,7 @@ def cherry_pick_all(
     is passed over. Raises MergeConflict, or NothingToChange where that is all, or a version that
     was named; then nothing is recorded."""
     versions = [version for one in revisions for version in picked(store, one)]
-    return _each(store, branch, versions, Applying(cherry_pick, revisions, message, resolve))
+    return _each(cherry_pick, store, branch, versions, revisions, message, resolve)
 
 
 def revert(
@@ -328,23 +328,18 @@ def revert_all(
 ) -> list[Version]:
     """Reverts each of these revisions as `cherry_pick_all` applies them, a range's newest first."""
     versions = [version for one in revisions for version in picked(store, one)[::-1]]
-    return _each(store, branch, versions, Applying(revert, revisions, message, resolve))
-
-
-class Applying(NamedTuple):
-    """How versions are applied or reverted one by one: the verb, the revisions that name them,
-    a message in place of one for each, and the resolution."""
-
-    work: Callable[..., Version]
-    revisions: Sequence[str]
-    message: str | None
-    resolve: Resolve | None
+    return _each(revert, store, branch, versions, revisions, message, resolve)
 
 
 def _each(
-    store: Store, branch: str, versions: Sequence[Version], applying: Applying
+    work: Callable[..., Version],
+    store: Store,
+    branch: str,
+    versions: Sequence[Version],
+    revisions: Sequence[str],
+    message: str | None,
+    resolve: Resolve | None,
 ) -> list[Version]:
-    work, revisions, message, resolve = applying
     verb = work.__name__.replace("_", "-")
     named = {store.resolve(one).number for one in revisions if ".." not in one}
 

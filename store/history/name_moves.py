@@ -27,8 +27,8 @@ from tfgrpo.store.records import REDACTS, RefMove
 
 if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Run
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Json
+    from tfgrpo.store.sql.port import Port
     from tfgrpo.store.store import Store
 
 
@@ -43,10 +43,8 @@ TAKE_BACK = "take back: "
 
 def is_protected(port: Port, name: str) -> bool:
     """Whether a whole name, such as heads/prod, is protected."""
-    if not name.startswith((BRANCH, TAG)):
-        return False
-    move = port.names.ref(PROTECTED + name)
-    return move is not None and move.version is not None
+    named = name.startswith((BRANCH, TAG))
+    return named and port.names.standing(PROTECTED + name) is not None
 
 
 def check(port: Port, name: str) -> None:
@@ -101,10 +99,9 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
     with store.port.transaction():
         version = _there(store, kind, old)
         check_name(kind, new)
-        there = store.port.names.ref(prefix + new)
-        if there is not None and there.version is not None:
+        if (there := store.port.names.standing(prefix + new)) is not None:
             raise InvalidName(
-                f"{kind} {new} exists, at v{there.version}",
+                f"{kind} {new} exists, at {there.name}",
                 hint=f"choose another name, or delete it first: `tfgrpo {kind} -d {new}`",
             )
         check_runs(store, prefix + old, None, idle=kind == "branch")
@@ -165,10 +162,10 @@ def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]
 
 
 def _there(store: Store, kind: NameKind, name: str) -> int:
-    move = store.port.names.ref(PREFIX[kind] + name)
-    if move is None or move.version is None:
+    version = store.port.names.standing(PREFIX[kind] + name)
+    if version is None:
         raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
-    return move.version
+    return version.number
 
 
 def undo(store: Store) -> list[RefMove]:

@@ -29,7 +29,7 @@ from tfgrpo.store.records import (
 )
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.sql.port import Port
 
 T = TypeVar("T")
 
@@ -38,8 +38,8 @@ LIVE_PER_EVENT = 16
 HOP = 50
 SHORT_RANGE = 2000
 LIBRARIES = 4
-CHARACTERS = 16_000_000
-"""Of texts that are in no remembered library, and are remembered all the same."""
+EVENTS = 200_000
+"""Live events that are remembered at most: with more of them all of it is dropped."""
 
 
 def segments(
@@ -198,36 +198,27 @@ class LibraryMemory:
         self._port = port
         self._libraries: dict[bytes, Library] = {}  # by digest, the last one that was asked last
         self._events = LiveEvents()
-        self._characters = 0  # of the texts of those, more or less
         self._newest: Version | None = None  # of those that were read
         self._redaction = 0  # the last one when they were
 
     def library(self, version: Version) -> Library:
         """The library in force at a version, which has just been read. Raises StoreError."""
         self._check()
+        if len(self._events.births) > EVENTS:
+            self.forget()
         library = self._libraries.pop(version.digest, None)
         if library is None or library.version != version:
             library = self._replayed(version)
         self._libraries[version.digest] = library
         if len(self._libraries) > LIBRARIES:
             del self._libraries[next(iter(self._libraries))]
-        if self._characters > CHARACTERS:
-            self._trim()
         return library
-
-    def shapes(self, version: Version) -> Iterable[Shape] | None:
-        """The live events at a version, in any order; None where they are not remembered."""
-        library = self._libraries.get(version.digest)
-        if library is None or library.version != version:
-            return None
-        births = self._events.births
-        return [(e.id, None if e.redacted else e.text, e.row, births[e.row]) for e in library]
 
     def forget(self) -> None:
         """Drops everything."""
         self._libraries.clear()
         self._events = LiveEvents()
-        self._characters, self._newest = 0, None
+        self._newest = None
 
     def _check(self) -> None:
         """Drops everything after a redaction, or a failed transaction in which it was read."""
@@ -239,18 +230,7 @@ class LibraryMemory:
         self._redaction = now
 
     def _replayed(self, version: Version) -> Library:
-        before = len(self._events.births)
         library = library_at(self._port, version, self._events)
-        if (more := len(self._events.births) - before) and library:
-            mean = sum(len(e.text) for e in library) / len(library)
-            self._characters += int(mean * more)
         if self._newest is None or version.number > self._newest.number:
             self._newest = version
         return library
-
-    def _trim(self) -> None:
-        births, trimmed = self._events.births, LiveEvents()
-        for library in self._libraries.values():
-            trimmed.experiences.update((e.row, e) for e in library)
-        trimmed.births.update((row, births[row]) for row in trimmed.experiences)
-        self._events, self._characters = trimmed, 0

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import AmbiguousRevision, UnknownRevision
 from tfgrpo.store.history.allowed_names import NUMBER, STEP
-from tfgrpo.store.history.walks import ancestors, common_ancestor, first_parents, with_ancestors
+from tfgrpo.store.history.walks import ancestors, common_ancestor, first_parents
 from tfgrpo.store.records import TAGGED, RefMove, Version
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SUFFIX = r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})"  # compiled when it is needed, as those below
 MOST_DIGITS = 18
 """Digits of a number that a file can hold, at most."""
-MANY = 200
 WHOLE = 8
 """Characters that an experience's id has, at least."""
 HEX = r"[0-9a-f]{4,64}\Z"
@@ -115,7 +114,7 @@ def walk(store: Store, text: str) -> Iterator[Version]:
     if "..." not in text:
         low, high = resolve_range(store, text)
         if low is None:
-            return with_ancestors(store, high)
+            return ancestors(store, [high.number])
         return ancestors(store, [high.number], [low.number])
     from heapq import merge  # which no other view needs
 
@@ -152,14 +151,13 @@ def _base(store: Store, base: str) -> Version:
         return _step(store, base)
     candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
-        move = store.port.names.ref(prefix + base)
-        if move is not None and move.version is not None:
-            version = store.version(move.version)
+        version = store.port.names.standing(prefix + base)
+        if version is not None:
             candidates[f"{kind} {base}"] = tagged(store, version) if kind == "tag" else version
     if not candidates:
-        move = store.port.names.ref(REMOTE + base.removeprefix(REMOTE))
-        if move is not None and move.version is not None:
-            return store.version(move.version)
+        version = store.port.names.standing(REMOTE + base.removeprefix(REMOTE))
+        if version is not None:
+            return version
     # A name is what somebody chose: it wins over a digest.
     if not candidates and re.match(HEX, base):
         for version in store.port.versions_by_digest(base, 5):
@@ -186,9 +184,9 @@ def _is_experience(store: Store, base: str) -> bool:
 def _step(store: Store, base: str) -> Version:
     run = run_of_history(store, store.head.version)
     if run is not None:
-        move = store.port.names.ref(f"{TAG}{run}/{base}")
-        if move is not None and move.version is not None:
-            return store.version(move.version)
+        version = store.port.names.standing(f"{TAG}{run}/{base}")
+        if version is not None:
+            return version
         steps = [
             int(match[1])
             for r in store.port.names.refs(f"{TAG}{run}/step_")
@@ -294,15 +292,13 @@ def _parent(store: Store, version: Version, n: int) -> Version:
 
 
 def _near(store: Store, base: str) -> str:
-    import difflib
+    from rapidfuzz import fuzz, process
 
     refs = [r for prefix in (BRANCH, TAG) for r in store.port.names.refs(prefix)]
     names = [r.name.partition("/")[2] for r in refs if r.version is not None]
-    if len(names) > MANY:  # difflib would take a second for ten thousand
-        from rapidfuzz import fuzz, process
-
-        names = [name for name, _, _ in process.extract(base, names, scorer=fuzz.ratio, limit=MANY)]
-    near = difflib.get_close_matches(base, [n for n in names if n], n=3, cutoff=0.5)
+    near = [
+        n for n, *_ in process.extract(base, names, scorer=fuzz.ratio, limit=3, score_cutoff=50)
+    ]
     if near:
         return "did you mean " + " or ".join(near) + "?"
     return "`tfgrpo log` lists versions, `tfgrpo branch` and `tfgrpo tag` list names"

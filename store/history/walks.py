@@ -6,17 +6,20 @@ a history newest first, and reads no more of it than it is asked for.
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import lane_of, lane_start
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
     from tfgrpo.store.records import Version
+    from tfgrpo.store.sql.port import Port
+    from tfgrpo.store.store import Store
 
 Parents: TypeAlias = Callable[[int], Sequence[int]]
 """The numbers of a version's parents, which are lower than its own."""
@@ -32,14 +35,8 @@ class WholeHistory(NamedTuple):
     copied: list[tuple[int, int]]
 
 
-class Versions(Protocol):
-    """What reads versions by number: a store, or a port."""
-
-    def version(self, number: int) -> Version | None:
-        """The version of that number."""
-
-    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """The versions of these numbers, those that there are, ascending."""
+Versions: TypeAlias = "Store | Port"
+"""What reads versions by number."""
 
 
 def version_at(versions: Versions, number: int) -> Version:
@@ -104,28 +101,12 @@ def ancestors(
         yield version
 
 
-def with_ancestors(versions: Versions, version: Version) -> Iterator[Version]:
-    """A version, which is read already, and its ancestors, newest first."""
-    yield version
-    yield from ancestors(versions, version.parents)
-
-
 def ancestor_numbers(
     parents: Parents, tips: Iterable[int], without: Iterable[int] = ()
 ) -> Iterator[int]:
     """Does what `ancestors` does for any history of numbers. Asks for the parents of a number
     once, and of no number below the last that can be yielded."""
     excluded = dict.fromkeys(tips, False) | dict.fromkeys(without, True)
-    while len(excluded) == 1:  # a history without a merge has one open end all the way
-        ((number, drop),) = excluded.items()
-        if drop:
-            return
-        excluded = dict.fromkeys(parents(number), False)
-        yield number
-    if not excluded:
-        return
-    import heapq  # for those whose history has a merge
-
     heap = [-number for number in excluded]
     heapq.heapify(heap)
     included = sum(not drop for drop in excluded.values())
@@ -174,8 +155,6 @@ def common_ancestors(versions: Versions, a: Version, b: Version) -> list[Version
     """The versions that both have in their history, without those that another of them has in its
     own: several where each side has merged the other. Their order is that of their digests, alike
     in every copy of a store, as numbers are not."""
-    import heapq
-
     ours, theirs, passed = 1, 2, 4
     sides = {a.number: ours}
     sides[b.number] = sides.get(b.number, 0) | theirs
@@ -269,17 +248,8 @@ def _ranges(ends: Mapping[int, int]) -> list[tuple[int, int]]:
 
 def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
     """Whether a row is in one of some ranges (after, upto], which ascend."""
-    if len(ranges) == 1:
-        return ranges[0][0] < row <= ranges[0][1]
-    from bisect import bisect_left  # which few histories need
-
     at = bisect_left(ranges, (row, 0)) - 1
     return at >= 0 and row <= ranges[at][1]
-
-
-def contains_row(port: Port, row: int, position: int) -> bool:
-    """Whether the event at `row` is in the first-parent history up to `position`."""
-    return next(rows_contained(port, [row], position), None) is not None
 
 
 def rows_contained(port: Port, rows: Iterable[int], position: int) -> Iterator[int]:

@@ -9,45 +9,26 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import errors
 
 from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.address import Address, parse_address
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import (
-    Changes,
     Session,
     has_schema,
-    lost_error,
     prepare,
     translated,
 )
 from tfgrpo.store.postgres.storage import PostgresMembers, PostgresStorage
-from tfgrpo.store.records import Version
-from tfgrpo.store.sql.port import (
-    VERSION_COLUMNS,
-    Dialect,
-    SqlCounts,
-    SqlPort,
-    SqlRedactions,
-    version_of,
-)
+from tfgrpo.store.sql.port import Dialect, Port
+from tfgrpo.store.sql.port_parts import SqlRedactions
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
-from tfgrpo.store.text_occurrences import (
-    REPLACED,
-    Occurrence,
-    clean_json,
-    cleaned,
-    reason_to_stay,
-    users_own,
-)
-
-if TYPE_CHECKING:
-    import re
+from tfgrpo.store.text_occurrences import REPLACED
 
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
@@ -56,11 +37,9 @@ TYPES = {
     "scores": "bigint text bigint bytea float8 text",
 }
 """The types of the columns of a table that rows are appended to."""
-REMEMBERED = 20_000
-"""Versions that are remembered at most."""
 REDACTED_TABLES = ["events", *sorted({table for table, _ in REPLACED})]
 """The tables that a redaction takes a text out of."""
-KEYS = {
+ROWS = {
     "versions": "number",
     "runs": "id",
     "journal": "id",
@@ -69,12 +48,15 @@ KEYS = {
     "scores": "evaluation",
     **dict.fromkeys(("events", "reflog", "redactions", "run_states", "decisions"), "row"),
 }
+"""What has a row's number, by table."""
 
 
-PATIENCE = 90.0
-"""Seconds for which a batch is sent again while the database is away."""
-PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""Seconds between two attempts; the last is for all that follow."""
+EVERY = 1.0
+"""Seconds after which the database is asked again whether somebody has committed."""
+NEWEST = """
+select (select max(number) from @.versions), (select max(row) from @.reflog),
+    (select max(row) from @.redactions), (select max(row) from @.decisions)
+"""
 
 CALL_TYPES = (
     "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
@@ -121,6 +103,8 @@ def _json(column: str) -> str:
 DIALECT = Dialect(
     integers="(select unnest(?::bigint[]) as value)",
     texts="(select unnest(?::text[]) as value)",
+    pairs="(select (value ->> 0)::bigint as after, (value ->> 1)::bigint as upto"
+    " from json_array_elements(?::json))",
     numbers="(select key, value::bigint as value from json_each_text(?::json))",
     among=lambda table, alias, column: (
         f"{table} {alias} where {alias}.{column} = any(?) order by {alias}.{column}"
@@ -132,11 +116,12 @@ DIALECT = Dialect(
         f" then json_typeof({_json(column)} -> '{name}') = '{kind}' else false end"
     ),
     text_key="digest",
+    bytes_of_snapshot="pg_column_size(live)",
     differs="is distinct from",
 )
 
 
-class PostgresPort(Session, SqlPort):
+class PostgresPort(Session, Port):
     """The port over one library of a database. One instance belongs to one thread at a time."""
 
     dialect = DIALECT
@@ -151,9 +136,9 @@ class PostgresPort(Session, SqlPort):
     ) -> None:
         """`unprepared` is for who asks whether the library is there."""
         super().__init__(parse_address(place) if isinstance(place, str) else place)
-        self._changes = Changes(self)
-        self._reading = self._moved = False
-        self._versions: dict[int, Any] = {}
+        self._newest: Any = None
+        self._read_at, self._changes = -EVERY, 0
+        self._reading = False
         if unprepared:
             return
         try:
@@ -188,32 +173,28 @@ class PostgresPort(Session, SqlPort):
         if self.in_transaction:  # joins the one that is open
             yield
             return
-        self._moved = False
-        with self.writing(self._commit):
+        with self.writing():
             yield
-
-    def _commit(self) -> str:
-        """The end of a transaction. Who listens is told when a library shows something else."""
-        return f"{self._changes.notice}; commit" if self._moved else "commit"
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         if self.in_transaction:  # joins the one that is open
             yield
             return
-        with self.begun("begin isolation level repeatable read read only", lambda: "commit"):
+        with self.begun("begin isolation level repeatable read read only"):
             self._reading = True
             try:
                 yield
             finally:
                 self._reading = False
 
-    def moved(self) -> None:
-        """Has whoever listens told when the transaction is committed."""
-        self._moved = True
-
     def changes(self) -> int:
-        return self._changes.count()
+        now = time.monotonic()
+        if not self.in_transaction and now - self._read_at >= EVERY:
+            newest = self.row(NEWEST)
+            self._changes += newest != self._newest
+            self._newest, self._read_at = newest, now
+        return self._changes
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
@@ -232,28 +213,9 @@ class PostgresPort(Session, SqlPort):
     def unpacked(self, column: Any) -> list[int]:
         return list(column)
 
-    def version(self, number: int) -> Version | None:
-        return next(iter(self.versions_at([number])), None)
-
-    def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        wanted = sorted(set(numbers))
-        if self.in_transaction and not self._reading:  # some may yet be rolled back
-            return super().versions_at(wanted)
-        there = self._versions  # which never change, so a history is walked again for nothing
-        if len(there) > REMEMBERED:
-            there.clear()
-        if missing := [number for number in wanted if number not in there]:
-            query = f"select {VERSION_COLUMNS} from @.versions where number = any(?)"
-            there.update((row[0], row) for row in self.rows(query, (missing,)))
-        return [version_of(there[number]) for number in wanted if number in there]
-
     @cached_property
     def redactions(self) -> PostgresRedactions:
         return PostgresRedactions(self)
-
-    @cached_property
-    def counts(self) -> PostgresCounts:
-        return PostgresCounts(self)
 
     @cached_property
     def storage(self) -> PostgresStorage:
@@ -264,20 +226,6 @@ class PostgresPort(Session, SqlPort):
         return PostgresRecords(self)
 
 
-class PostgresCounts(SqlCounts):
-    """What there is in a library, counted."""
-
-    _port: PostgresPort
-
-    def size(self) -> int:
-        return self._port.number(
-            "select sum(pg_total_relation_size(c.oid))::bigint from pg_class c"
-            " join pg_namespace n on n.oid = c.relnamespace"
-            " where n.nspname = ? and c.relkind = 'r'",
-            (self._port.address.schema,),
-        )
-
-
 class PostgresRedactions(SqlRedactions):
     """Redactions in a library, made by functions of its schema's own role."""
 
@@ -286,54 +234,26 @@ class PostgresRedactions(SqlRedactions):
     def blank(self, row: int) -> None:
         self._port.rows("select @.blank_event(?)", (row,))
 
-    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        query = "select row, text, reason from @.events order by row"
-        return [
-            row
-            for row, *texts in self._port.stream(query)
-            if any(pattern.search(text or "") for text in texts)
-        ]
-
-    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
+    def text_columns(self) -> Iterator[tuple[str, str, str]]:
         columns = self._port.rows(
             "select table_name::text, column_name::text from information_schema.columns"
             " where table_schema = %s and data_type = 'text' order by table_name, ordinal_position",
             (self._port.address.schema,),
         )
-        places = []
         for table, column in columns:
-            if table == "events" and column in ("text", "reason"):
-                continue
-            key = KEYS.get(table, "0::bigint")
-            query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
-            query += users_own(table, column)
-            for row, text in self._port.stream(query):
-                if pattern.search(text):
-                    places.append(Occurrence(table, column, row, reason_to_stay(table, column)))
-        return places
+            yield table, column, ROWS.get(table, "0::bigint")
 
-    def replace(self, pattern: re.Pattern[str]) -> None:
-        port = self._port
-        port.moved()
-        for table, column in REPLACED:
-            if table == "texts":  # below
-                continue
-            keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
-            query = f"select {keys}, {column} from @.{table} where {column} is not null"
-            query += users_own(table, column)
-            held = [row for row in port.stream(query) if pattern.search(row[-1])]
-            for *key, value in held:
-                value = cleaned(table, column, value, pattern)
-                place = (f"{table}.{column}", [str(part) for part in key], value)
-                port.rows("select @.put_redacted(%s, %s::text[], %s)", place)
-        query = "select digest, text from @.texts"
-        for digest, text in [row for row in port.stream(query) if pattern.search(row[1])]:
-            new = clean_json(text, pattern)
-            # The old digest has no salt: a short secret could be guessed from it.
-            port.rows(
-                "select @.put_redacted_request(%s, %s, %s)",
-                (digest, hashlib.sha256(new.encode()).digest(), new),
-            )
+    def keys(self, table: str) -> str:
+        others = {"scores": "evaluation, problem, sample", "texts": "digest"}
+        return others.get(table) or ROWS[table]
+
+    def put(self, table: str, column: str, key: Sequence[object], text: str) -> None:
+        if table == "texts":
+            values = (*key, hashlib.sha256(text.encode()).digest(), text)
+            self._port.rows("select @.put_redacted_request(%s, %s, %s)", values)
+            return
+        place = (f"{table}.{column}", list(map(str, key)), text)
+        self._port.rows("select @.put_redacted(%s, %s::text[], %s)", place)
 
     def needs_rewrite(self) -> bool:
         # Whether a table of this role's was not written anew since the last redaction: its
@@ -382,38 +302,11 @@ class PostgresWriter:
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
         if not calls and not rollouts:
             return
-        values = _values(calls, rollouts)
-        deadline = time.monotonic() + PATIENCE
-        attempt = 0
-        while not self._append(values, deadline):
-            time.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
-            attempt += 1
-
-    def _append(self, values: list[list[Any]], deadline: float) -> bool:
-        """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
-        address = self._session.address
-        passing = (errors.DeadlockDetected, errors.SerializationFailure)
         try:
             connection = self._session.connection
-            connection.execute(self._session.sql(APPEND), values)
-        except passing:  # two writers met with the same rows
-            pass
-        except psycopg.OperationalError as error:
-            if not self._session.broken:
-                raise translated(error, address) from error
-            self._session.close()
-            if time.monotonic() > deadline:
-                raise lost_error(address) from error
+            connection.execute(self._session.sql(APPEND), _values(calls, rollouts))
         except (psycopg.Error, UnicodeError) as error:
-            raise translated(error, address) from error
-        except RowRefused:
-            raise
-        except StoreError:  # no connection
-            if not self._session.opened or time.monotonic() > deadline:
-                raise
-        else:
-            return True
-        return False
+            raise translated(error, self._session.address) from error
 
     def close(self) -> None:
         self._session.close()
@@ -449,4 +342,4 @@ class PostgresRecords(SqlRecords):
     def since(self, table: str, run: int, after: int) -> Since:
         # The place that follows is below `open`, so nothing that comes later is missed.
         open = self._port.number(OPEN, (f"{self._port.quoted}.{table}",))
-        return Since("least(tx, ? - 1)", (open,), SINCE, (run, after, open, after), "tx, id")
+        return Since(f"least(tx, {open} - 1)", SINCE, (run, after, open, after), "tx, id")

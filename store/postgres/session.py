@@ -1,13 +1,8 @@
-"""A connection to the library's schema, opened again after a restart; its errors get hints here.
-
-Whoever moves a name says so by `NOTIFY`. Every few seconds the database is asked whether somebody
-has committed, because a notice can be missed.
-"""
+"""A connection to the library's schema, opened again after a restart; its errors get hints here."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -24,8 +19,6 @@ from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, not_unicode, 
 from tfgrpo.store.postgres.rights import refusal_of
 
 if TYPE_CHECKING:
-    from psycopg import Notify
-
     from tfgrpo.store.address import Address
 
 
@@ -73,12 +66,6 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 T = TypeVar("T")
-EVERY = 2.0
-"""Seconds after which the database is asked, whatever was or was not heard."""
-NEWEST = """
-select (select max(number) from @.versions), (select max(row) from @.reflog),
-    (select max(row) from @.redactions), (select max(row) from @.decisions)
-"""
 CONNECT_SECONDS = 10
 WAIT = "60s"
 """How long a writer waits for its turn."""
@@ -107,7 +94,6 @@ class Session:
         )
         self.opened = 0
         self._connection: psycopg.Connection[Any] | None = None
-        self._queries: dict[str, bytes] = {}
         self._streams = 0
 
     @property
@@ -132,11 +118,7 @@ class Session:
 
     def sql(self, query: str) -> bytes:
         """A query with the schema in its place, and places for values as psycopg has them."""
-        text = self._queries.get(query)
-        if text is None:
-            text = query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
-            self._queries[query] = text
-        return text
+        return query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
 
     def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """The result of `work` with the connection; once more with a new one where the old one
@@ -189,8 +171,8 @@ class Session:
             raise translated(error, self.address) from error
 
     @contextmanager
-    def begun(self, begin: str, commit: Callable[[], str]) -> Iterator[None]:
-        """A transaction that `begin` opens and `commit` ends; whole or not at all."""
+    def begun(self, begin: str) -> Iterator[None]:
+        """A transaction that `begin` opens; whole or not at all."""
         try:
             self.again(lambda c: c.execute(begin.encode()))
         except BaseException:  # it may have begun, and have waited for its turn in vain
@@ -201,7 +183,7 @@ class Session:
         try:
             with self.translating():
                 yield
-                connection.execute(commit().encode())
+                connection.execute("commit")
         except BaseException:
             self.roll_back()
             raise
@@ -216,7 +198,7 @@ class Session:
                 connection.execute("rollback")
 
     @contextmanager
-    def writing(self, commit: Callable[[], str] = lambda: "commit") -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """A transaction that writes, when it is this writer's turn; joins one that is open."""
         if self.in_transaction:
             yield
@@ -226,65 +208,8 @@ class Session:
             f" set local idle_in_transaction_session_timeout = '{IDLE}';"
             f" select pg_advisory_xact_lock({self.lock})"
         )
-        with self.begun(begin, commit):
+        with self.begun(begin):
             yield
-
-
-class Changes:
-    """Counts commits of others, as far as this connection was notified or has asked."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._channel = "tfgrpo_" + hashlib.sha256(session.address.schema.encode()).hexdigest()[:24]
-        self._listening = 0  # which connection of the session listens
-        self._polled_at = 0.0
-        self._newest: Any = None
-        self._count = 0
-        self._news = False  # by somebody else, while a query ran
-
-    @property
-    def notice(self) -> str:
-        """The statement that tells everybody who listens, when the transaction is committed."""
-        return f"notify {self._channel}"
-
-    def count(self) -> int:
-        """A number that is another one after anybody else has committed."""
-        session = self._session
-        if session.in_transaction:
-            return self._count
-        now = time.monotonic()
-        if session.broken or self._listening != session.opened:
-            session.execute(f"listen {self._channel}")
-            session.connection.add_notify_handler(self._hear)
-            self._listening = session.opened
-            self._polled_at = 0.0
-        elif self._heard():
-            self._count += 1
-        if now - self._polled_at >= EVERY:
-            newest = session.row(NEWEST)
-            if newest != self._newest:
-                self._count += 1
-            self._newest, self._polled_at = newest, now
-        return self._count
-
-    def _hear(self, notice: Notify) -> None:
-        session = self._session
-        if session.broken or notice.pid != session.connection.pgconn.backend_pid:
-            self._news = True
-
-    def _heard(self) -> bool:
-        """Takes what has arrived on the connection; returns whether another one committed."""
-        connection = self._session.connection.pgconn
-        news, self._news = self._news, False
-        try:
-            connection.consume_input()
-            while (notice := connection.notifies()) is not None:
-                news = news or notice.be_pid != connection.backend_pid
-        except psycopg.OperationalError:  # the database went away: the next count asks it
-            self._session.close()
-            self._polled_at = 0.0
-            return True
-        return news
 
 
 def connect(address: Address) -> psycopg.Connection[Any]:
@@ -324,22 +249,12 @@ def unreachable_error(error: Exception, address: Address) -> StoreError:
     """The error for a connection that could not be made: StoreAway where one may be made later."""
     lines = str(error).strip().splitlines()
     message = lines[-1].strip() if lines else "no answer"
-    kind = StoreError
-    if "password" in message:
-        hint = "check the user and password: PGPASSWORD, ~/.pgpass, or in the address"
-    elif "does not exist" in message and "database" in message:
-        hint = f"create it with `createdb {address.database}`, or check the address"
-    elif "does not exist" in message or "role" in message:
-        hint = "check the user in the address"
-    elif "invalid" in message and (
-        "option" in message or "parameter" in message or "URI" in message
-    ):
-        hint = "postgresql://USER@HOST/DATABASE?library=NAME"
-    else:
-        hint = "check the host and port in the address, and that the database is running"
-        if any(sign in str(error).lower() for sign in SIGNS_OF_AWAY):
-            kind = StoreAway
-    return kind(f"cannot reach the database on {address.host}: {message}", hint=hint)
+    is_away = any(sign in str(error).lower() for sign in SIGNS_OF_AWAY)
+    return (StoreAway if is_away else StoreError)(
+        f"cannot reach the database on {address.host}: {message}",
+        hint="check the address, postgresql://USER@HOST/DATABASE?library=NAME, the password "
+        "(PGPASSWORD, ~/.pgpass), and that the database is there (`createdb`) and running",
+    )
 
 
 def lost_error(address: Address) -> StoreError:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.damaged_values import Defect, is_json
+from tfgrpo.store.damaged_values import Defect
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import Level, Member, Work
 from tfgrpo.store.postgres.rights import (
@@ -26,8 +26,8 @@ from tfgrpo.store.postgres.rights import (
     refused,
 )
 from tfgrpo.store.postgres.session import Session, lost_error
-from tfgrpo.store.sql.checks import JSON, check_storage, text_name
-from tfgrpo.store.sql.port import SqlStorage
+from tfgrpo.store.sql.checks import check_storage
+from tfgrpo.store.sql.port_parts import SqlStorage
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort
@@ -65,6 +65,14 @@ class PostgresStorage(SqlStorage):
         query = "select recorded_by from @.versions where number = ?"
         return str(self._port.row(query, (number,))[0])
 
+    def size(self) -> int:
+        return self._port.number(
+            "select sum(pg_total_relation_size(c.oid))::bigint from pg_class c"
+            " join pg_namespace n on n.oid = c.relnamespace"
+            " where n.nspname = ? and c.relkind = 'r'",
+            (self._port.address.schema,),
+        )
+
     def content(self) -> bytes:
         raise StoreError(
             "a store in a database is no file",
@@ -72,10 +80,7 @@ class PostgresStorage(SqlStorage):
         )
 
     def check(self) -> list[Defect]:
-        return check_storage(self._port, _schema, _json)
-
-    def checking(self) -> Callable[[], list[Defect]]:
-        return self.check
+        return check_storage(self._port, _schema)
 
     def rebuild(self) -> None:
         # Makes indexes anew and switches triggers on again, and has rows that were restored from
@@ -181,19 +186,6 @@ def _expected(port: PostgresPort) -> Iterator[str]:
         yield f"function {name} {digest} {'true' if 'security definer' in head else 'false'}"
 
 
-def _json(port: PostgresPort) -> Iterator[Defect]:
-    for table, columns in JSON.items():
-        for column in columns:
-            number = "row" if table == "decisions" else "id"
-            query = f"select {number}, {column} from @.{table}"
-            for id, text in port.stream(query):
-                if not is_json(text):
-                    yield Defect(f"row {id} of {table}", f"has a {column} that is no JSON")
-    for digest, text in port.stream("select digest, text from @.texts"):
-        if not is_json(text):
-            yield Defect(f"text {text_name(digest)}", "is no JSON")
-
-
 def holds(port: PostgresPort, levels: Sequence[Level]) -> bool:
     """Whether the connected user is of one of these levels, or owns the schema or the server."""
     (may,) = port.row(
@@ -206,19 +198,27 @@ def holds(port: PostgresPort, levels: Sequence[Level]) -> bool:
 
 
 class PostgresMembers:
-    """The members of one library of a database."""
+    """The members of one library of a database.
+
+    A reader reads. A trainer appends runs, versions and moves of unprotected names. A reviewer also
+    moves protected names, decides and redacts, and has no runs. An owner does all of it and says
+    who may do what.
+    """
 
     def __init__(self, port: PostgresPort) -> None:
         self._port = port
 
     def all(self) -> list[Member]:
+        """The members, names ascending."""
         rows = self._port.rows("select name, level from @.members order by name")
         return [Member._make(row) for row in rows]
 
     def grant(self, name: str, level: Level) -> None:
+        """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""
         self._set(name, level)
 
     def revoke(self, name: str) -> None:
+        """Takes away whatever a user may do. Raises StoreError for somebody who is no member."""
         if name not in {member.name for member in self.all()}:
             raise StoreError(f"{name} is no member", hint="`tfgrpo store members` lists them")
         self._set(name, None)

@@ -7,37 +7,37 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.damaged_values import COUNTED, Defect, attempt, call_defects, is_json
-from tfgrpo.store.history.walks import contains_row
+from tfgrpo.store.history.walks import rows_contained
 from tfgrpo.store.records import LANE_BITS
 
 if TYPE_CHECKING:
-    from tfgrpo.store.port import Port
-    from tfgrpo.store.sql.port import SqlPort
+    from tfgrpo.store.sql.port import Port
 
-JSON = {
-    "journal": ("answer",),
-    "rollouts": ("calls", "verdict"),
-    "evaluations": ("config", "summary"),
-    "decisions": ("content",),
-}
-"""The columns of JSON, but for that of `texts`."""
+JSON = (
+    ("rollouts", "id", "calls"),
+    ("rollouts", "id", "verdict"),
+    ("evaluations", "id", "config"),
+    ("evaluations", "id", "summary"),
+    ("decisions", "row", "content"),
+)
+"""Table, key and column of what is JSON, beside calls and their requests."""
 StorageCheck: TypeAlias = Callable[[Any], Iterator[Defect]]
 """From a port of the database to what is wrong with it."""
 
 
-def check_storage(port: SqlPort, *own: StorageCheck) -> list[Defect]:
+def check_storage(port: Port, *own: StorageCheck) -> list[Defect]:
     """What `own` checks of a kind of database find wrong, and the checks of places, names and
     records here. Reads all of it, and raises nothing."""
     problems: list[Defect] = []
-    for check in (*own, _places, _births, _names, _texts, _runs, _calls):
+    for check in (*own, _json, _places, _births, _names, _texts, _runs, _calls):
         problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
     return problems
 
 
-def _places(port: SqlPort) -> Iterator[Defect]:
+def _places(port: Port) -> Iterator[Defect]:
     """A version's events follow right on its parent's, or begin a lane that leaves there."""
     wrong = port.rows(
         f"""
@@ -64,7 +64,7 @@ def _places(port: SqlPort) -> Iterator[Defect]:
         yield Defect(f"lane {lane}", "belongs to no version")
 
 
-def _births(port: SqlPort) -> Iterator[Defect]:
+def _births(port: Port) -> Iterator[Defect]:
     """An experience keeps its place: every event repeats the birth of the one it follows on."""
     differs = port.dialect.differs
     wrong = port.rows(
@@ -87,13 +87,13 @@ def _births(port: SqlPort) -> Iterator[Defect]:
         """
     )
     for row, deleted in fresh:
-        if contains_row(cast("Port", port), deleted, row):
+        if deleted in rows_contained(port, [deleted], row):
             yield Defect(
                 f"event {row}", "brings a deleted experience back without naming its DELETE"
             )
 
 
-def _names(port: SqlPort) -> Iterator[Defect]:
+def _names(port: Port) -> Iterator[Defect]:
     """A move repeats where the name stood; a commit's move says its version's message. A commit may
     make the branch first: that move stands at the parent, from where the commit's own leaves."""
     differs = port.dialect.differs
@@ -130,25 +130,34 @@ def _names(port: SqlPort) -> Iterator[Defect]:
         yield Defect(f"move {row}", f"of {name}: is not part of the operation it names")
 
 
-def _texts(port: SqlPort) -> Iterator[Defect]:
+def _texts(port: Port) -> Iterator[Defect]:
     key, text_column = port.dialect.text_key, port.records.plain("text")
     for name, digest, text in port.stream(f"select {key}, digest, {text_column} from @.texts"):
         if hashlib.sha256(text.encode()).digest() != digest:
-            yield Defect(f"text {text_name(name)}", "is not what its digest says")
+            yield Defect(f"text {_text_name(name)}", "is not what its digest says")
+        elif not is_json(text):
+            yield Defect(f"text {_text_name(name)}", "is no JSON")
 
 
-def text_name(key: int | bytes) -> str:
+def _text_name(key: int | bytes) -> str:
     """The name of a text for people, by what calls name it by."""
     return key.hex()[:12] if isinstance(key, bytes) else str(key)
 
 
-def _runs(port: SqlPort) -> Iterator[Defect]:
+def _json(port: Port) -> Iterator[Defect]:
+    for table, key, column in JSON:
+        for number, text in port.stream(f"select {key}, {column} from @.{table}"):
+            if not is_json(text):
+                yield Defect(f"row {number} of {table}", f"has a {column} that is no JSON")
+
+
+def _runs(port: Port) -> Iterator[Defect]:
     for name, digest, config in port.rows("select name, digest, config from @.runs order by id"):
         if not isinstance(config, str) or hashlib.sha256(config.encode()).hexdigest() != digest:
             yield Defect(f"run {name}", "has other settings than its digest says")
 
 
-def _calls(port: SqlPort) -> Iterator[Defect]:
+def _calls(port: Port) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
     columns = f"id, {port.records.plain('answer')}, attempts, seconds, {', '.join(COUNTED)}"
     yield from call_defects(port.stream(f"select {columns} from @.journal"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from tfgrpo.store.damaged_values import as_rows, check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.history.walks import row_within
 from tfgrpo.store.records import (
-    OPS,
     TAGGED,
     BranchTip,
     ChainLink,
     Deletion,
     EventRow,
     Merge,
-    Redaction,
     RefMove,
     Shape,
     Step,
@@ -29,16 +25,16 @@ from tfgrpo.store.records import (
     lane_of,
     lane_start,
 )
+from tfgrpo.store.sql.port_parts import SqlCounts, check_ops
 
 if TYPE_CHECKING:
-    from tfgrpo.store.records import Op
+    from tfgrpo.store.sql.port_parts import SqlRedactions, SqlStorage
     from tfgrpo.store.sql.runs import SqlRecords
 
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 PAGE = 1000
 """Events that are read at a time."""
-KNOWN = frozenset(OPS)
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"
 OF_VERSION = ", ".join(f"v.{column}" for column in VERSION_COLUMNS.split(", "))
 EVENT_COLUMNS = "row, op, experience, text, reason, evidence, replaces, birth, seal, salt, schema"
@@ -47,8 +43,8 @@ REF_COLUMNS = "row, batch, name, version, symbol, previous, previous_symbol, aut
 
 OF_MOVE = ", ".join("r." + column for column in REF_COLUMNS.split(", "))
 BY_NAME = itemgetter(2)
-PAGES = (10, 100, 1000)
-"""Moves that are read at a time: few at first, because most who ask need the newest."""
+MOVES = 100
+"""Moves that are read at a time: most who ask need the newest."""
 
 HEAD_QUERY = f"""
 select h.symbol, {OF_VERSION}
@@ -89,8 +85,8 @@ where r.name > 'heads0' and not (r.name >= 'protected/' and r.name < 'protected0
 """
 
 
-class SqlPort(ABC):
-    """The port over a database. One instance belongs to one thread at a time."""
+class Port(ABC):
+    """Versions and events: append, and read. One instance belongs to one thread at a time."""
 
     dialect: ClassVar[Dialect]
     _first_opened: int = 1 << 62
@@ -99,14 +95,34 @@ class SqlPort(ABC):
     # What a database has to do:
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Releases the file or connection."""
 
     @property
     @abstractmethod
-    def in_transaction(self) -> bool: ...
+    def redactions(self) -> SqlRedactions: ...
+
+    @property
+    @abstractmethod
+    def storage(self) -> SqlStorage: ...
+
+    @property
+    @abstractmethod
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[None]: ...
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything written inside lands whole or not at all. One inside another joins it."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything read inside is of one state, whatever others commit meanwhile. No writer waits
+        for it. Nothing is written inside; one inside another, or inside a transaction, joins it."""
+
+    @abstractmethod
+    def changes(self) -> int:
+        """A number that changes after anybody else has committed. Costs microseconds."""
 
     @abstractmethod
     def rows(self, query: str, values: Values = ()) -> list[Any]:
@@ -154,31 +170,36 @@ class SqlPort(ABC):
         """A query's only column."""
         return [value for (value,) in self.rows(query, values)]
 
-    def moved(self) -> None:  # noqa: B027 - a file has nobody to tell
-        """Called where something is written that a library shows."""
-
     @cached_property
     def names(self) -> SqlNames:
         return SqlNames(self)
 
+    @cached_property
+    def counts(self) -> SqlCounts:
+        return SqlCounts(self)
+
     # Versions:
 
     def last_version(self) -> int:
+        """The highest version number; below 0 where there is none."""
         (number,) = self.row("select max(number) from @.versions")
         if number is not None and not 0 <= number < 1 << 40:
             raise damage_error(f"v{number} cannot be")
         return -1 if number is None else int(number)
 
     def version(self, number: int) -> Version | None:
+        """The version of that number."""
         row = self.row(f"select {VERSION_COLUMNS} from @.versions where number = ?", (number,))
         return None if row is None else version_of(row)
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
+        """The versions of these numbers, those that there are, ascending."""
         source = self.dialect.among("@.versions", "v", "number")
         values = (self.items(sorted(set(numbers))),)
         return list(map(version_of, self.rows(f"select {OF_VERSION} from {source}", values)))
 
     def chain(self, numbers: Iterable[int] | None = None) -> Iterator[ChainLink]:
+        """Every version (of these numbers), ascending, with what its digest is made from."""
         columns = f"select {OF_VERSION}, v.schema from"
         if numbers is None:
             rows: Iterable[Any] = self.stream(f"{columns} @.versions v order by v.number")
@@ -190,6 +211,7 @@ class SqlPort(ABC):
             yield ChainLink(version_of(tuple(of_version)), schema, of_version[-1])
 
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
+        """Versions whose digest in hex begins with `prefix`."""
         low = bytes.fromhex(prefix + "0" * (len(prefix) % 2))
         rows = self.rows(
             f"select {VERSION_COLUMNS} from @.versions where digest >= ? order by digest limit ?",
@@ -198,10 +220,12 @@ class SqlPort(ABC):
         return [v for row in rows if (v := version_of(row)).digest.hex().startswith(prefix)]
 
     def first_since(self, time: int) -> int | None:
+        """The lowest number of the versions since `time` (microseconds). Reads every version."""
         (number,) = self.row("select min(number) from @.versions where time >= ?", (time,))
         return None if number is None else int(number)
 
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
+        """Row → the number of the version that holds the event there. Raises StoreError."""
         query = f"""
             select j.value, (
                 select number from @.versions where position >= j.value
@@ -217,6 +241,7 @@ class SqlPort(ABC):
         return numbers
 
     def merges(self, after: int, upto: int) -> list[Merge]:
+        """The merges whose last event is in a range (after, upto] of rows, ascending."""
         query = (
             "select v.position, v.events, m.position from @.versions v"
             " join @.versions m on m.number = v.merged"
@@ -225,12 +250,12 @@ class SqlPort(ABC):
         return [Merge._make(row) for row in self.rows(query, (after, upto))]
 
     def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
+        """Records a version and its events. Only inside a transaction."""
         meta = None
         if version.meta:
             from tfgrpo.store.canonical import canonical
 
             meta = canonical(version.meta).decode()
-        self.moved()
         self.execute(
             f"insert into @.versions ({VERSION_COLUMNS}, schema) values (?,?,?,?,?,?,?,?,?,?,1)",
             (*version[:9], meta),
@@ -241,11 +266,13 @@ class SqlPort(ABC):
     # Lanes:
 
     def lane_tip(self, position: int) -> bool:
+        """Whether nothing has been recorded in the lane after `position`."""
         end = lane_start(lane_of(position) + 1)
         query = "select 1 from @.events where row > ? and row < ? limit 1"
         return self.row(query, (position, end)) is None
 
     def lane_base(self, lane: int) -> int:
+        """The row at which the lane left an earlier one."""
         base = self._lane_bases.get(lane)
         if base is not None:
             return base
@@ -265,6 +292,7 @@ class SqlPort(ABC):
         return {}
 
     def open_lane(self, base: int) -> int:
+        """Opens a lane that leaves at `base`; returns its number. Only inside a transaction."""
         lane = self.number("select max(lane) + 1 from @.lanes")
         self.execute("insert into @.lanes (lane, base) values (?, ?)", (lane, base))
         self._first_opened = min(self._first_opened, lane)
@@ -273,6 +301,7 @@ class SqlPort(ABC):
     # Events:
 
     def steps(self, after: int, upto: int) -> Iterable[Step]:
+        """What replay needs of the events with after < row <= upto, KEEPs left out."""
         rows = self.rows(
             "select row, op, replaces from @.events"
             " where row > ? and row <= ? and op <> 'KEEP' order by row",
@@ -281,6 +310,7 @@ class SqlPort(ABC):
         return known(check_rows(rows, "isI", "events"))
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
+        """The events with after < row <= upto, in order."""
         query = (
             f"select {EVENT_COLUMNS} from @.events where row > ? and row <= ?"
             f" order by row limit {PAGE}"
@@ -292,10 +322,12 @@ class SqlPort(ABC):
             after = rows[-1][0]
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
+        """The events at these rows, in row order."""
         columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
         return events_of(self._at(columns, rows))
 
     def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
+        """What a library needs of the events at these rows, in row order."""
         columns = "e.experience, e.text, e.row, coalesce(e.birth, e.row)"
         return check_rows(self._at(columns, rows), "sSii", "events")
 
@@ -304,10 +336,12 @@ class SqlPort(ABC):
         return self.rows(f"select {columns} from {source}", (self.items(sorted(set(rows))),))
 
     def events_of(self, experience: str) -> list[EventRow]:
+        """Every event of one experience, in row order, whatever branch it is on."""
         query = f"select {EVENT_COLUMNS} from @.events where experience = ? order by row"
         return events_of(self.rows(query, (experience,)))
 
     def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
+        """Every DELETE of these experiences, in row order, whatever branch it is on."""
         rows = self.rows(
             f"select e.experience, e.row, e.birth from {self.dialect.texts} j"
             " join @.events e on e.experience = j.value where e.op = 'DELETE' order by e.row",
@@ -316,6 +350,7 @@ class SqlPort(ABC):
         return list(map(Deletion._make, check_rows(rows, "siI", "events")))
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
+        """The ids that begin with `prefix`."""
         rows = self.rows(
             "select distinct experience from @.events where experience >= ? and experience < ?"
             " order by experience limit ?",
@@ -326,6 +361,7 @@ class SqlPort(ABC):
     # Snapshots:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
+        """The latest snapshot with after < position <= upto: its position, live rows."""
         query = (
             "select position, live from @.snapshots where position > ? and position <= ?"
             " order by position desc limit 1"
@@ -338,13 +374,14 @@ class SqlPort(ABC):
         return None
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
+        """Records a snapshot. Only inside a transaction."""
         query = "insert into @.snapshots (position, live) values (?, ?) on conflict do nothing"
         self.execute(query, (position, self.packed(live)))
 
 
 class Dialect(NamedTuple):
-    """The words of a database. `integers`, `texts` and `numbers` (`key`, `value`) are tables made
-    of a parameter.
+    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
+    `value`) are tables made of a parameter.
 
     `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
     gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
@@ -354,34 +391,41 @@ class Dialect(NamedTuple):
 
     integers: str
     texts: str
+    pairs: str
     numbers: str
     among: Callable[[str, str, str], str]
     find: str
     member: Callable[[str, str], str]
     kind: Callable[[str, str, str], str]
     text_key: str
+    bytes_of_snapshot: str
     differs: str
 
 
 class SqlNames:
     """The names of a database: branches, tags, HEAD, remotes."""
 
-    def __init__(self, port: SqlPort) -> None:
+    def __init__(self, port: Port) -> None:
         self._port = port
 
     def ref(self, name: str) -> RefMove | None:
+        """The latest move of a name."""
         query = f"select {REF_COLUMNS} from @.reflog where name = ? order by row desc limit 1"
         row = self._port.row(query, (name,))
         return None if row is None else moves_of([row])[0]
 
     def refs(self, prefix: str) -> list[RefMove]:
+        """The latest move of each name that begins with `prefix`, names ascending."""
         high = prefix + "\U0010ffff"
         return sorted(moves_of(self._port.rows(LATEST_QUERY, (prefix, high, high))), key=BY_NAME)
 
     def last_move(self) -> int:
+        """The row of the newest move; 0 where there is none."""
         return self._port.number("select max(row) from @.reflog")
 
     def marks_at(self, number: int, upto: int) -> list[str]:
+        """The tags and remote branches that stood at a version after the move in row `upto`, those
+        tags too whose own version, as a signed one has it, is on top of it."""
         rows = self._port.rows(MARKS_QUERY, (number, number, upto, upto))
         return sorted(
             name
@@ -391,12 +435,14 @@ class SqlNames:
         )
 
     def head(self) -> tuple[str | None, Version] | None:
+        """The name that HEAD follows (None: detached) and its version; None where it is unknown."""
         row = self._port.row(HEAD_QUERY)
         if row is None or not isinstance(row[0], str | None):
             return None
         return row[0], version_of(row[1:])
 
     def standing(self, name: str) -> Version | None:
+        """The version that a name stands at now."""
         row = self._port.row(
             f"select {OF_VERSION} from @.versions v where v.number ="
             " (select version from @.reflog where name = ? order by row desc limit 1)",
@@ -405,6 +451,8 @@ class SqlNames:
         return None if row is None else version_of(row)
 
     def branch_tip(self, name: str) -> BranchTip | None:
+        """Where a name stands, with the values that an append needs; None where it stands
+        nowhere."""
         row = self._port.row(TIP_QUERY, (name,))
         if row is None:
             return None
@@ -418,21 +466,19 @@ class SqlNames:
         )
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
+        """The moves of a name (None: of all names), newest first."""
         where, of = ("row < ?", ()) if name is None else ("row < ? and name = ?", (name,))
         query = f"select {REF_COLUMNS} from @.reflog where {where} order by row desc limit ?"
-        before, page = 1 << 62, 0
-        while True:
-            limit = PAGES[min(page, len(PAGES) - 1)]
-            rows = self._port.rows(query, (before, *of, limit))
+        before = 1 << 62
+        while rows := self._port.rows(query, (before, *of, MOVES)):
             yield from moves_of(rows)
-            if len(rows) < limit:
-                return
-            before, page = rows[-1][0], page + 1
+            before = rows[-1][0]
 
     def append_refs(
         self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
     ) -> int:
-        self._port.moved()
+        """Records moves, whose own `row` and `batch` are ignored, in `batch` or one of their own;
+        returns it. `after` is `last_move`, if known. Only inside a transaction."""
         first = (self.last_move() if after is None else after) + 1
         batch = batch or first
         rows = [(first + i, batch, *move[2:]) for i, move in enumerate(moves)]
@@ -440,9 +486,11 @@ class SqlNames:
         return batch
 
     def remotes(self) -> dict[str, str]:
+        """Name → location of other stores, names ascending."""
         return dict(self._port.rows("select name, location from @.remotes order by name"))
 
     def put_remote(self, name: str, location: str) -> None:
+        """Adds a remote, or moves the one of that name. Only inside a transaction."""
         self._port.execute(
             "insert into @.remotes (name, location) values (?, ?)"
             " on conflict (name) do update set location = excluded.location",
@@ -450,79 +498,8 @@ class SqlNames:
         )
 
     def drop_remote(self, name: str) -> None:
+        """Forgets a remote. Only inside a transaction."""
         self._port.execute("delete from @.remotes where name = ?", (name,))
-
-
-class SqlRedactions:
-    """Which events were redacted, by whom and why."""
-
-    def __init__(self, port: SqlPort) -> None:
-        self._port = port
-
-    def of(self, row: int) -> list[Redaction]:
-        query = "select author, time, reason from @.redactions where event = ? order by row"
-        return list(map(Redaction._make, self._port.rows(query, (row,))))
-
-    def append(self, row: int, redactions: Sequence[Redaction]) -> None:
-        self._port.moved()
-        first = self.last() + 1
-        rows = [(first + i, row, *redaction) for i, redaction in enumerate(redactions)]
-        self._port.insert("redactions", "row, event, author, time, reason", rows)
-
-    def last(self) -> int:
-        return self._port.number("select max(row) from @.redactions")
-
-    def rows(self) -> list[int]:
-        return self._port.column("select distinct event from @.redactions order by event")
-
-
-class SqlStorage:
-    """The storage behind a port."""
-
-    def __init__(self, port: SqlPort) -> None:
-        self._port = port
-
-    def evaluated(self) -> bool:
-        return self._port.row("select 1 from @.evaluations limit 1") is not None
-
-    def drop_snapshots(self) -> None:
-        with self._port.transaction():
-            self._port.execute("delete from @.snapshots")
-
-
-class SqlCounts(ABC):
-    """What there is in a database, counted."""
-
-    def __init__(self, port: SqlPort) -> None:
-        self._port = port
-
-    @abstractmethod
-    def size(self) -> int: ...
-
-    def events(self) -> int:
-        return self._port.number("select count(*) from @.events")
-
-    def ops(self, after: int, upto: int) -> dict[Op, int]:
-        query = "select op, count(*) from @.events where row > ? and row <= ? group by op"
-        counts = dict(self._port.rows(query, (after, upto)))
-        if not KNOWN.issuperset(counts):
-            raise damage_error("an event has an operation that there is not")
-        return counts
-
-    def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
-        # A KEEP comes after what it confirms: nothing of an experience's earlier life is read.
-        import json
-
-        query = f"""
-            select k.replaces, k.row from {self._port.dialect.numbers} j
-            join @.events k on k.experience = j.key and k.row > j.value
-            where k.replaces = j.value and k.op = 'KEEP'
-            """
-        keeps = self._port.rows(query, (json.dumps(dict(rows)),))
-        return dict(Counter(of for of, row in keeps if row_within(row, ranges)))
-
-    def snapshot_positions(self) -> list[int]:
-        return self._port.column("select position from @.snapshots order by position")
 
 
 def version_of(row: tuple[object, ...]) -> Version:
@@ -541,8 +518,7 @@ def events_of(rows: list[Any]) -> list[EventRow]:
 
 def known(rows: list[Any]) -> list[Any]:
     """Events whose second column is an operation that there is. Raises StoreError."""
-    if not KNOWN.issuperset([row[1] for row in rows]):
-        raise damage_error("an event has an operation that there is not")
+    check_ops([row[1] for row in rows])
     return rows
 
 

@@ -6,12 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfgrpo.store.activity.decisions import Decision, DecisionFilter
+from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.activity.runs import (
     AttemptMark,
-    AttemptTail,
     Call,
-    DaySpent,
     Evaluation,
     RewardRow,
     RolloutRow,
@@ -20,7 +18,6 @@ from tfgrpo.store.activity.runs import (
     SaidRow,
     Score,
     Spent,
-    SpentTail,
     Usage,
 )
 from tfgrpo.store.canonical import canonical
@@ -29,7 +26,7 @@ from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
     from tfgrpo.store.port import JournalWriter
-    from tfgrpo.store.sql.port import SqlPort
+    from tfgrpo.store.sql.port import Port
 
 RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
 EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
@@ -77,23 +74,24 @@ COUNTED = "reward is not null and sample < ?"
 
 class Since(NamedTuple):
     """Which rows of a run come after a place: `place` is a row's own, `where` the condition, with
-    their values, and `order` that in which they were recorded."""
+    its values, and `order` that in which they were recorded."""
 
     place: str
-    of_place: tuple[int, ...]
     where: str
     values: tuple[int, ...]
     order: str
 
 
 class SqlRecords(ABC):
-    """The records behind a port, read and written over its connection."""
+    """What training and evaluation leave behind, as `Runs` and `decisions.py` say. Appended, and
+    never changed but by redaction."""
 
-    def __init__(self, port: SqlPort) -> None:
+    def __init__(self, port: Port) -> None:
         self._port = port
 
     @abstractmethod
-    def writer(self) -> JournalWriter: ...
+    def writer(self) -> JournalWriter:
+        """A writer to the journal, for another thread; opens nothing yet."""
 
     @abstractmethod
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]: ...
@@ -117,6 +115,7 @@ class SqlRecords(ABC):
     # Runs:
 
     def runs(self, name: str | None = None) -> list[Run]:
+        """The runs (of that name), oldest first."""
         where, values = _where(name=name)
         return self._read(Run, f"select id, {RUN_COLUMNS} from @.runs {where} order by id", values)
 
@@ -149,6 +148,7 @@ class SqlRecords(ABC):
         return self._read(RolloutRow, query, values)
 
     def spoken(self, before: int) -> Iterator[SaidRow]:
+        """The attempts recorded before a place, newest first."""
         answer = self.plain("coalesce(j.answer, '')")
         query = (
             "select r.id, r.run, r.step, r.problem, r.sample,"
@@ -162,16 +162,16 @@ class SqlRecords(ABC):
                 yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
             before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
 
-    def attempts_since(self, run: int, after: int) -> AttemptTail:
+    def attempts_since(self, run: int, after: int) -> tuple[int, list[AttemptMark]]:
         since = self.since("rollouts", run, after)
         rows = self._port.rows(
             f"select {since.place}, step, problem, sample, version, outcome, reward, time"
             f" from @.rollouts where {since.where} order by {since.order}",
-            (*since.of_place, *since.values),
+            since.values,
         )
         checked = check_rows(rows, "iisiisRt", "rollouts")
         attempts = [AttemptMark._make(row[1:]) for row in checked]
-        return AttemptTail(_last(rows, after), attempts)
+        return _last(rows, after), attempts
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
         rows = self._port.rows(
@@ -227,18 +227,20 @@ class SqlRecords(ABC):
         where, values = _where(run=run)
         return [spent for _, spent in self._spent("0", where, "", values, by_endpoint=by_endpoint)]
 
-    def spent_by_day(self, run: int | None, *, by_endpoint: bool = False) -> list[DaySpent]:
+    def spent_by_day(
+        self, run: int | None, *, by_endpoint: bool = False
+    ) -> list[tuple[int, Spent]]:
         where, values = _where(run=run)
-        sums = self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
-        return [DaySpent(day, spent) for day, spent in sums]
+        return self._spent(f"time / {DAY}", where, "first, ", values, by_endpoint=by_endpoint)
 
-    def spent_since(self, run: int, after: int, *, by_endpoint: bool = False) -> SpentTail:
+    def spent_since(
+        self, run: int, after: int, *, by_endpoint: bool = False
+    ) -> tuple[int, list[Spent]]:
         since = self.since("journal", run, after)
-        values = (*since.of_place, *since.values)
         sums = self._spent(
-            f"max({since.place})", f"where {since.where}", "", values, by_endpoint=by_endpoint
+            f"max({since.place})", f"where {since.where}", "", since.values, by_endpoint=by_endpoint
         )
-        return SpentTail(_last(sums, after), [spent for _, spent in sums])
+        return _last(sums, after), [spent for _, spent in sums]
 
     def _spent(
         self, first: str, where: str, by: str, values: Sequence[object], *, by_endpoint: bool
@@ -310,14 +312,15 @@ class SqlRecords(ABC):
 
     # Decisions:
 
-    def decisions(self, which: DecisionFilter) -> list[Decision]:
-        where, values = _where(kind=which.kind, subject=which.subject)
-        since = f"{where} {'and' if where else 'where'} time >= ?"
-        query = f"select row, {DECISION_COLUMNS} from @.decisions {since} order by row"
-        return self._read(Decision, query, (*values, which.since))
+    def decisions(
+        self, kind: str | None = None, subject: str | None = None, since: int = 0
+    ) -> list[Decision]:
+        where, values = _where(kind=kind, subject=subject)
+        where = f"{where} {'and' if where else 'where'} time >= ?"
+        query = f"select row, {DECISION_COLUMNS} from @.decisions {where} order by row"
+        return self._read(Decision, query, (*values, since))
 
     def append_decision(self, decision: Decision) -> int:
-        self._port.moved()
         values = (*decision[1:6], canonical(decision.content).decode(), decision.why)
         return self._append("decisions", "row", DECISION_COLUMNS, values)
 

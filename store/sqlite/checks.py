@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.migrations import DIGEST
-from tfgrpo.store.damaged_values import Defect, attempt
+from tfgrpo.store.damaged_values import Defect
 from tfgrpo.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -131,39 +131,7 @@ def check_file(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
     from tfgrpo.store.sql.checks import check_storage
 
-    return check_storage(port, _schema, _file, _json)
-
-
-def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
-    """Begins to check the storage at `path` in a thread, whose work is SQLite's for the most part
-    and leaves the interpreter to others; returns what waits for its end."""
-    import threading
-
-    from tfgrpo.store.sqlite.port import SqlitePort
-
-    defects: list[Defect] = []
-    failed: list[BaseException] = []
-
-    def check() -> Iterator[Defect]:
-        with closing(SqlitePort(path, unchecked=True)) as port, port.reading():
-            yield from check_file(port)
-
-    def work() -> None:
-        try:
-            defects.extend(attempt("storage", check))
-        except BaseException as error:  # whoever waits is told
-            failed.append(error)
-
-    thread = threading.Thread(target=work, name="tfgrpo-check", daemon=True)
-    thread.start()
-
-    def finished() -> list[Defect]:
-        thread.join()
-        if failed:
-            raise failed[0]
-        return defects
-
-    return finished
+    return check_storage(port, _schema, _file)
 
 
 def _file(port: SqlitePort) -> Iterator[Defect]:
@@ -200,13 +168,3 @@ def _schema(port: SqlitePort) -> Iterator[Defect]:
     for kind, name in there.keys() - expected.keys():
         what = f"{kind} {name} is not of a store: it may change what is written"
         yield Defect("schema", what, derived=kind != "table")
-
-
-def _json(port: SqlitePort) -> Iterator[Defect]:
-    from tfgrpo.store.sql.checks import JSON
-
-    for table, columns in {**JSON, "texts": ("text",)}.items():
-        for column in columns:
-            query = f"select id from {table} where not json_valid({port.records.plain(column)})"
-            for (id,) in port.rows(query):
-                yield Defect(f"row {id} of {table}", f"has a {column} that is no JSON")

@@ -21,6 +21,7 @@ The file stays empty, and a ticket is gone when its process is. Where there is n
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -36,17 +37,12 @@ from tfgrpo.store.sqlite.checks import defend, refuse_computed, refuse_foreign
 if TYPE_CHECKING:
     from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - not a POSIX system
-    fcntl = None  # type: ignore[assignment]
-
 State: TypeAlias = tuple[int, int, int, bool]
 PATIENCE_SECONDS, PAUSE_SECONDS = 60.0, 0.01
 SUFFIX = "-queue"
 OPEN_FILE_LOCKS = hasattr(fcntl, "F_OFD_SETLKW")
-"""Whether locks can be an open file's: those of a process would not tell two threads apart."""
-FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""Whether locks can be an open file's: those of a process do not tell two threads apart."""
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 PATIENCE = 60.0
 """Seconds to wait for a turn. Then the writer competes as SQLite lets it, from then on."""
 FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what no SQL can hold
@@ -213,7 +209,7 @@ def memory_connection() -> sqlite3.Connection:
 
 def _create(path: Path | str) -> None:
     """Makes the file, its owner's alone, as its log will be. A link to nowhere is not followed."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         os.close(os.open(path, flags, 0o600))
     except FileExistsError:
@@ -234,12 +230,12 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def whole(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that writes, whole or not at all."""
+def whole(connection: sqlite3.Connection, *, dry_run: bool = False) -> Iterator[None]:
+    """A transaction that writes, whole or not at all; for a `dry_run` not at all."""
     connection.execute("begin immediate")
     try:
         yield
-        connection.execute("commit")
+        connection.execute("rollback" if dry_run else "commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
@@ -273,7 +269,7 @@ def translated(
         )
     if "locked" in text:
         return StoreError(
-            f"{path} is busy: {holder(path)} has been writing to it for over a minute",
+            f"{path} is busy: another process has been writing to it for over a minute",
             hint="run the same command again when that is done",
         )
     kind = RowRefused if isinstance(error, sqlite3.IntegrityError) else StoreError
@@ -298,7 +294,7 @@ class WriterQueue:
         """`path` is None for a store in memory. Nothing is made before the first turn."""
         self._path = path
         self._file: int | None = None
-        self._given_up = path is None
+        self._given_up = path is None or not OPEN_FILE_LOCKS
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -318,7 +314,7 @@ class WriterQueue:
 
     def _take(self) -> bool:
         """Waits for a turn; returns whether there is a queue at all."""
-        if fcntl is None or self._given_up:
+        if self._given_up:
             return False
         try:
             if self._file is None:
@@ -345,7 +341,7 @@ class WriterQueue:
     def _wait(self, kind: int, start: int, length: int) -> bool:
         """Locks bytes; returns whether they were given within `PATIENCE` seconds."""
         assert self._file is not None
-        if _lock(self._file, kind, start, length, wait=not OPEN_FILE_LOCKS):
+        if _lock(self._file, kind, start, length, wait=False):
             return True
         import threading  # fcntl knows no timeout of its own
 
@@ -366,36 +362,16 @@ class WriterQueue:
 def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
     """Locks or unlocks bytes; returns False where that would have to wait and may not."""
     try:
-        if OPEN_FILE_LOCKS:  # struct flock, with 64-bit offsets
-            command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-            import struct  # which who only reads needs not
+        import struct  # which who only reads needs not
 
-            flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
-            fcntl.fcntl(file, command, flock)
-        else:
-            how = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_RDLCK: fcntl.LOCK_SH}
-            operation = how.get(kind, fcntl.LOCK_UN) | (0 if wait else fcntl.LOCK_NB)
-            fcntl.lockf(file, operation, length, start)
+        command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+        flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)  # 64-bit offsets
+        fcntl.fcntl(file, command, flock)
     except (BlockingIOError, PermissionError):
         if wait:
             raise
         return False
     return True
-
-
-def holder(path: Path | str) -> str:
-    """Who has a store open beside us, for a message: `process 123`, where that is told."""
-    target, here = os.path.realpath(path), str(os.getpid())
-    processes = []
-    for process in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        try:
-            files = os.listdir(f"/proc/{process}/fd") if process.isdigit() else []
-            names = {os.readlink(f"/proc/{process}/fd/{file}") for file in files}
-        except OSError:  # it has ended, or is another user's
-            continue
-        if target in names and process != here:
-            processes.append(process)
-    return "process " + " or ".join(processes) if processes else "another process"
 
 
 @contextmanager

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 CHUNKS = (64, 16, 4, 1)
-"""Rows of a statement: few sizes, so that each is prepared once."""
-KEYS = (256, 64, 16, 4, 1)
-"""Keys that a query asks for: few sizes, so that each is prepared once."""
+"""Rows or keys of a statement: few sizes, so that each is prepared once."""
 
 
 class SqliteWriter:
@@ -67,17 +65,17 @@ def _insert_calls(db: sqlite3.Connection, calls: Sequence[CallValues]) -> None:
 
 
 def _insert(db: sqlite3.Connection, into: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    for start, size in _chunks(len(rows), CHUNKS):
+    for start, size in _chunks(len(rows)):
         chunk = rows[start : start + size]
         places = ",".join([row] * len(chunk))
         values = [value for one in chunk for value in one]
         db.execute(f"insert or ignore into {into} values {places}", values)
 
 
-def _chunks(count: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _chunks(count: int) -> Iterator[tuple[int, int]]:
     """The starts and sizes of parts of so many, the largest first."""
     start = 0
-    for size in sizes:
+    for size in CHUNKS:
         while count - start >= size:
             yield start, size
             start += size
@@ -93,7 +91,7 @@ class SqliteRecords(SqlRecords):
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         calls: list[Call] = []
-        for start, size in _chunks(len(keys), KEYS):
+        for start, size in _chunks(len(keys)):
             places = ",".join("?" * size)
             calls += self.calls_where(f"where key in ({places})", keys[start : start + size])
         return calls
@@ -101,7 +99,7 @@ class SqliteRecords(SqlRecords):
     def since(self, table: str, run: int, after: int) -> Since:
         # The plus has the rows found by their number: those of the run before it are not read.
         of_run = "+run = ?" if after else "run = ?"
-        return Since("id", (), f"{of_run} and id > ?", (run, after), "id")
+        return Since("id", f"{of_run} and id > ?", (run, after), "id")
 
     def last_key(self, column: str) -> str:
         def last_key(calls: str) -> bytes | None:

@@ -16,7 +16,7 @@ from tfgrpo.store.activity.key_ledger import (
 )
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.side_files import SideFile
+from tfgrpo.store.sqlite.side_files import Row, SideFile
 
 GLOBS = ("models", "libraries", "paths")
 IN_A_GLOB = REDACTED.replace("[", "[[]")
@@ -38,10 +38,9 @@ create table told (note text primary key) without rowid;
 """
 
 
-ADD_SPENT = (
-    "insert into spent values (?, ?, ?)"
-    " on conflict (scope, day) do update set dollars = dollars + excluded.dollars"
-)
+ADD_DOLLARS = "do update set dollars = dollars + excluded.dollars"
+OF_SPEND = "spent "
+"""How the notes of `SqliteLedger.spend` begin."""
 
 
 class SqliteLedger(SideFile):
@@ -53,15 +52,18 @@ class SqliteLedger(SideFile):
     missing = ("there are no keys at", "`tfgrpo key new` makes one")
 
     def changes(self) -> int:
+        """A number that changes after anybody else has written."""
         ((version,),) = self._rows("pragma data_version")
         return int(version)
 
     def virtual_keys(self) -> list[VirtualKey]:
+        """All keys, oldest first."""
         columns = ", ".join(VirtualKey._fields)
         rows = self._rows(f"select {columns} from keys order by number")
         return [VirtualKey._make((*row[:-1], _limits(row[-1]))) for row in rows]
 
     def add_key(self, key: VirtualKey) -> None:
+        """Records a new key. Raises InvalidOperation where a key in use has that name."""
         columns = ", ".join(VirtualKey._fields[1:])
         values = (*key[1:-1], json.dumps(key.limits._asdict()))
         with self._writing():
@@ -74,9 +76,12 @@ class SqliteLedger(SideFile):
             self._db.execute(f"insert into keys ({columns}) values (?, ?, ?, ?, ?, ?)", values)
 
     def change_key(self, name: str, limits: KeyLimits) -> None:
+        """Gives a key other limits. Raises InvalidOperation where none has that name."""
         self._update("limits", json.dumps(limits._asdict()), name)
 
     def revoke_key(self, name: str, time: int, number: int | None = None) -> None:
+        """Revokes a key. Raises InvalidOperation where none has that name and, if given, that
+        number."""
         self._update("revoked", time, name, number)
 
     def _update(self, column: str, value: object, name: str, number: int | None = None) -> None:
@@ -91,6 +96,8 @@ class SqliteLedger(SideFile):
                 )
 
     def spend(self, worker: str, owed: Owed) -> None:
+        """Adds to the spending. A batch that was already added, as one that the worker's calls owed
+        the last time, is not added again. Raises StoreError."""
         notes = {f"spent {worker} {batch}": amounts for batch, amounts in owed.items()}
         of_worker = ("note >= ? and note < ?", (f"spent {worker} ", f"spent {worker}!"))
         with self._writing():
@@ -98,17 +105,20 @@ class SqliteLedger(SideFile):
             known = {note for (note,) in self._db.execute(query, of_worker[1])}
             new = (amounts for note, amounts in notes.items() if note not in known)
             self._db.executemany(
-                ADD_SPENT,
+                f"insert into spent values (?, ?, ?) on conflict (scope, day) {ADD_DOLLARS}",
                 [(*key, dollars) for amounts in new for key, dollars in amounts.items()],
             )
             self._db.execute(f"delete from told where {of_worker[0]}", of_worker[1])
             self._db.executemany("insert into told values (?)", [(note,) for note in notes])
 
     def spent(self, since: str) -> Spent:
+        """The spending from a day on."""
         rows = self._rows("select scope, day, dollars from spent where day >= ?", (since,))
         return {(scope, day): dollars for scope, day, dollars in rows}
 
     def names_without(self, pattern: re.Pattern[str]) -> dict[str, str]:
+        """Names of keys that have a pattern in them → those that `redact` gives them, no two the
+        same."""
         rows = self._rows("select name, min(number) from keys group by name order by 2")
         taken, renamed = {name for name, _ in rows}, dict[str, str]()
         for name, number in rows:
@@ -121,48 +131,34 @@ class SqliteLedger(SideFile):
             renamed[name] = new
         return renamed
 
-    def redact(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
-    ) -> int:
-        changed = 0
-        self._db.execute("pragma secure_delete = on")
-        with self._writing():
-            query = "select number, name, author, limits from keys"
-            for number, *values in self._db.execute(query).fetchall():
-                name, author, limits = values
-                clean = [renamed.get(name, name), pattern.sub(REDACTED, author)]
-                clean.append(_limits_without(pattern, limits))
-                if clean == values:
-                    continue
-                changed += 1
-                if not dry_run:
-                    sets = "name = ?, author = ?, limits = ?"
-                    self._db.execute(f"update keys set {sets} where number = ?", (*clean, number))
-            for scope, day, dollars in self._db.execute("select * from spent").fetchall():
-                new = scope_without(pattern, scope, renamed)
-                if new == scope:
-                    continue
-                changed += 1
-                if not dry_run:
-                    self._db.execute("delete from spent where scope = ? and day = ?", (scope, day))
-                    self._db.execute(ADD_SPENT, (new, day, dollars))
-            for note in self.notes():
-                new = _note_without(pattern, note, renamed)
-                if new == note:
-                    continue
-                changed += 1
-                if not dry_run:
-                    self._db.execute("delete from told where note = ?", (note,))
-                    self._db.execute("insert or ignore into told values (?)", (new,))
-        if not dry_run:  # what an interrupted redaction took out may be in free pages
-            self._overwrite()
-        return changed
+    def _redact(self, pattern: re.Pattern[str], renamed: Mapping[str, str]) -> int:
+        def key(row: Row) -> Row:
+            return row | {
+                "name": renamed.get(row["name"], row["name"]),
+                "author": pattern.sub(REDACTED, row["author"]),
+                "limits": _limits_without(pattern, row["limits"]),
+            }
+
+        def spent(row: Row) -> Row:
+            return row | {"scope": scope_without(pattern, row["scope"], renamed)}
+
+        def note(row: Row) -> Row:
+            own = row["note"].startswith(OF_SPEND)
+            return row if own else {"note": _note_without(pattern, row["note"], renamed)}
+
+        return (
+            self._replace("keys", "number", key)
+            + self._replace("spent", "scope, day", spent, ADD_DOLLARS)
+            + self._replace("told", "note", note)
+        )
 
     def notes(self) -> set[str]:
-        query = "select note from told where note not glob 'spent *'"  # which are of `spend`
-        return {note for (note,) in self._rows(query)}
+        """The lines that were told already."""
+        notes = self._rows("select note from told")
+        return {note for (note,) in notes if not note.startswith(OF_SPEND)}
 
     def note(self, line: str) -> None:
+        """Records that something was told."""
         with self._writing():
             self._db.execute("insert or ignore into told values (?)", (line,))
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, SqlRedactions, SqlStorage, Values
+from tfgrpo.store.sql.port import Dialect, Port, Values
+from tfgrpo.store.sql.port_parts import SqlRedactions, SqlStorage
 from tfgrpo.store.sqlite.checks import refuse_foreign, schema
 from tfgrpo.store.sqlite.file import FAILURES, WriterQueue, connect, translated, writing
 
 if TYPE_CHECKING:
-    import re
     import sqlite3
     from pathlib import Path
 
     from tfgrpo.store.damaged_values import Defect
-    from tfgrpo.store.port import Work
     from tfgrpo.store.sqlite.journal import SqliteRecords
-    from tfgrpo.store.text_occurrences import Occurrence
-
-LARGE = 4_000_000
-"""Bytes of a file from which on a thread of its own saves time in checking it."""
 
 
 def _kind(column: str, name: str, kind: str) -> str:
@@ -36,6 +31,8 @@ def _kind(column: str, name: str, kind: str) -> str:
 DIALECT = Dialect(
     integers="json_each(?)",
     texts="json_each(?)",
+    pairs="(select json_extract(value, '$[0]') after, json_extract(value, '$[1]') upto"
+    " from json_each(?))",
     numbers="json_each(?)",
     among=lambda table, alias, column: (
         f"json_each(?) j cross join {table} {alias} on {alias}.{column} = j.value"
@@ -44,11 +41,12 @@ DIALECT = Dialect(
     member=lambda column, name: f"json_extract({column}, '$.{name}')",
     kind=_kind,
     text_key="id",
+    bytes_of_snapshot="length(live)",
     differs="is not",
 )
 
 
-class SqlitePort(SqlPort):
+class SqlitePort(Port):
     """The port over one SQLite file. One instance belongs to one thread."""
 
     dialect = DIALECT
@@ -67,7 +65,6 @@ class SqlitePort(SqlPort):
         self.connection = connection or connect(path, create, watching, unchecked)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
-        self._queries: dict[str, str] = {}
 
     def close(self) -> None:
         self.connection.close()
@@ -122,30 +119,24 @@ class SqlitePort(SqlPort):
             raise translated(error, self.path) from error
         return int(number)
 
-    def _sql(self, query: str) -> str:
-        text = self._queries.get(query)
-        if text is None:
-            text = self._queries[query] = query.replace("@.", "")
-        return text
-
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         try:  # and not `translating`, which costs as much as a small query
-            return self.connection.execute(self._sql(query), values).fetchall()
+            return self.connection.execute(query.replace("@.", ""), values).fetchall()
         except FAILURES as error:
             raise translated(error, self.path) from error
 
     def row(self, query: str, values: Values = ()) -> Any:
         try:
-            return self.connection.execute(self._sql(query), values).fetchone()
+            return self.connection.execute(query.replace("@.", ""), values).fetchone()
         except FAILURES as error:
             raise translated(error, self.path) from error
 
     def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
         with self.translating():
-            yield from self.connection.execute(self._sql(query), values)
+            yield from self.connection.execute(query.replace("@.", ""), values)
 
     def execute(self, query: str, values: Values = ()) -> None:
-        self.connection.execute(self._sql(query), values)
+        self.connection.execute(query.replace("@.", ""), values)
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         places = ",".join("?" * (columns.count(",") + 1))
@@ -175,10 +166,6 @@ class SqlitePort(SqlPort):
         return SqliteRedactions(self)
 
     @cached_property
-    def counts(self) -> SqliteCounts:
-        return SqliteCounts(self)
-
-    @cached_property
     def storage(self) -> SqliteStorage:
         return SqliteStorage(self)
 
@@ -187,20 +174,6 @@ class SqlitePort(SqlPort):
         from tfgrpo.store.sqlite.journal import SqliteRecords
 
         return SqliteRecords(self)
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether one state is read."""
-        return self._reading
-
-
-class SqliteCounts(SqlCounts):
-    """What there is in a file, counted."""
-
-    _port: SqlitePort
-
-    def size(self) -> int:
-        return os.stat(self._port.path).st_size
 
 
 class SqliteRedactions(SqlRedactions):
@@ -213,24 +186,43 @@ class SqliteRedactions(SqlRedactions):
         query = "update events set text = null, reason = null, salt = null where row = ?"
         self._port.execute(query, (row,))
 
-    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        from tfgrpo.store.sqlite.packed_texts import holding
+    def text_columns(self) -> Iterator[tuple[str, str, str]]:
+        tables = self._port.rows(
+            "select name, sql like '%without rowid%' from sqlite_master where type = 'table'"
+            " and sql not like 'create virtual%' and name not like 'sqlite_%' order by name"
+        )
+        for table, without in tables:
+            for _, column, kind, *_ in self._port.rows(f'pragma table_info("{table}")'):
+                if kind.lower() in ("text", ""):
+                    yield table, column, "0" if without else "rowid"
 
-        holding(self._port.connection, pattern)
-        query = "select row from events where holds(text) or holds(reason) order by row"
-        return self._port.column(query)
+    def keys(self, table: str) -> str:
+        return "evaluation, problem, sample" if table == "scores" else "id"
 
-    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        from tfgrpo.store.sqlite.packed_texts import occurrences
-
-        with self._port.translating():
-            return list(occurrences(self._port.connection, pattern))
-
-    def replace(self, pattern: re.Pattern[str]) -> None:
-        from tfgrpo.store.sqlite.packed_texts import replace
+    def put(self, table: str, column: str, key: Sequence[object], text: str) -> None:
+        from tfgrpo.store.sqlite.packed_texts import pack_text
 
         self._zero()
-        replace(self._port.connection, pattern)
+        if table == "texts":
+            self._put_request(key[0], text)
+            return
+        value = pack_text(text) if (table, column) == ("journal", "answer") else text
+        where = " and ".join(f"{name} = ?" for name in self.keys(table).split(", "))
+        self._port.execute(f"update {table} set {column} = ? where {where}", (value, *key))
+
+    def _put_request(self, id: object, text: str) -> None:
+        import hashlib
+
+        from tfgrpo.store.sqlite.packed_texts import pack_text
+
+        port, key = self._port, hashlib.sha256(text.encode()).digest()
+        same = port.row("select id from texts where digest = ? and id <> ?", (key, id))
+        if same is None:
+            query = "update texts set digest = ?, text = ? where id = ?"
+            port.execute(query, (key, pack_text(text), id))
+        else:  # two requests that differed in the secret alone are one now
+            port.execute("update journal set request = ? where request = ?", (same[0], id))
+            port.execute("delete from texts where id = ?", (id,))
 
     def _zero(self) -> None:
         """From now on what is deleted is overwritten with zeros."""
@@ -255,17 +247,14 @@ class SqliteRedactions(SqlRedactions):
                 connection.execute(f"pragma busy_timeout = {timeout}")
         return bool(done[0] == 0)
 
-    def needs_rewrite(self) -> bool:
-        return False
-
 
 class SqliteStorage(SqlStorage):
     """The file itself."""
 
     _port: SqlitePort
 
-    def recorder(self, number: int) -> str | None:
-        return None  # a file knows nobody
+    def size(self) -> int:
+        return os.stat(self._port.path).st_size
 
     def content(self) -> bytes:
         """What a file with all of this in it holds. Its header says (bytes 18 and 19) that changes
@@ -278,14 +267,6 @@ class SqliteStorage(SqlStorage):
         from tfgrpo.store.sqlite.checks import check_file
 
         return check_file(self._port)
-
-    def checking(self) -> Callable[[], list[Defect]]:
-        port = self._port
-        if port.counts.size() < LARGE or not port.is_reading:  # only we see what is not committed
-            return self.check
-        from tfgrpo.store.sqlite.checks import check_beside
-
-        return check_beside(port.path)
 
     def rebuild(self) -> None:
         # What no migration makes goes, but for tables; what is missing or another one is made anew.
@@ -300,15 +281,3 @@ class SqliteStorage(SqlStorage):
                 if kind != "table" and there.get((kind, name)) != sql:
                     connection.execute(sql)
             connection.execute("reindex")
-
-    def hold(self, name: str) -> AbstractContextManager[bool]:
-        return nullcontext(True)
-
-    def is_ours(self, name: str) -> bool:
-        return True
-
-    def is_held(self, name: str) -> bool:
-        return False
-
-    def refusal(self, work: Work) -> StoreError | None:
-        return None

@@ -8,9 +8,9 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tfgrpo.store.activity import traffic
 from tfgrpo.store.activity.key_ledger import Owed, scope_without
@@ -18,6 +18,9 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.checks import Schema, refuse_foreign, schema
 from tfgrpo.store.sqlite.file import UnchangingFile, open_database, translated, use_wal, whole
+
+Row: TypeAlias = dict[str, Any]
+"""Column → value."""
 
 
 class SideFile:
@@ -101,12 +104,41 @@ class SideFile:
         with self._translating():
             return self._db.execute(query, values).fetchall()
 
-    def _overwrite(self) -> None:
-        """Leaves no old byte in the file and its log, as far as nobody is reading."""
-        with self._translating():
-            self._db.execute("pragma secure_delete = on")
-            self._db.execute("vacuum")
-            self._db.execute("pragma wal_checkpoint(truncate)")
+    def redact(
+        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
+    ) -> int:
+        """Takes a pattern out of every text, gives virtual keys their new names, and takes the
+        bytes out of the file; returns from how many rows. With `dry_run` it only counts them."""
+        self._db.execute("pragma secure_delete = on")
+        with self._translating(), whole(self._db, dry_run=dry_run):
+            changed = self._redact(pattern, renamed)
+        if not dry_run:  # what an interrupted redaction took out may be in free pages
+            with self._translating():
+                self._db.execute("vacuum")
+                self._db.execute("pragma wal_checkpoint(truncate)")
+        return changed
+
+    def _redact(self, pattern: re.Pattern[str], renamed: Mapping[str, str]) -> int:
+        """Does it in a transaction; returns how many rows were changed."""
+        raise NotImplementedError
+
+    def _replace(
+        self, table: str, key: str, clean: Callable[[Row], Row], again: str = "do nothing"
+    ) -> int:
+        """Puts other rows in the place of those that `clean` changes; returns how many those were.
+        `key` has the names of the primary key, `again` says what is done where it is there."""
+        cursor = self._db.execute(f"select * from {table}")
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+        changed = [(row, new) for row in rows if (new := clean(row)) != row]
+        where = " and ".join(f"{name} = :{name}" for name in key.split(", "))
+        marks = ", ".join(f":{name}" for name in names)
+        for row, new in changed:
+            self._db.execute(f"delete from {table} where {where}", row)
+            self._db.execute(
+                f"insert into {table} values ({marks}) on conflict ({key}) {again}", new
+            )
+        return len(changed)
 
     def close(self) -> None:
         self._db.close()
@@ -149,15 +181,16 @@ MEAN = """avg(coalesce(max(0.0, min(1.0,
 SCORED = (
     "feedback left join facts on name = 'scale:' || coalesce(label, '') where not withdrawn and"
 )
-REDACTED_IN = {
-    "contents": ("call", ("request", "answer")),
-    "feedback": ("row", ("author", "label", "comment", "correct")),
-    "calls": (
-        "id",
-        ("model", "route", "error", "tags", "key", "library", "arm", "provider"),
-    ),
-}
-"""Table → its key, and the columns with words or names of somebody's own."""
+REDACTED_IN = {"contents": "call", "feedback": "row", "calls": "id"}
+"""Table with words or names of somebody's own → its key."""
+WORDS = frozenset(
+    (
+        *("request", "answer", "author", "label", "comment", "correct", "model", "route"),
+        *("error", "tags", "key", "library", "arm", "provider"),
+    )
+)
+"""Their columns that have them."""
+ADD_UP = "do update set value = value + excluded.value"
 LABELLED, DELETED = "scale:", "deleted "
 """What the names of facts about a label, and about an arm, begin with."""
 LOOKED_AT = 2_000
@@ -177,6 +210,7 @@ class SqliteTraffic(SideFile):
         self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
 
     def secret(self) -> bytes:
+        """The secret under which callers and subjects are digested here."""
         ((value,),) = self._rows("select value from facts where name = 'secret'")
         return bytes(value)
 
@@ -187,6 +221,8 @@ class SqliteTraffic(SideFile):
         sums: traffic.Sums | None = None,
         owed: Owed | None = None,
     ) -> None:
+        """Records calls of a worker, adds to sums, and puts down what its calls owe the ledger if
+        that is not nothing, all of it or nothing. Raises StoreError."""
         workers: dict[str, int] = {}
         for call in calls:
             workers[call.worker] = workers.get(call.worker, 0) + 1
@@ -215,16 +251,17 @@ class SqliteTraffic(SideFile):
     def _add_up(self, sums: traffic.Sums | None) -> None:
         rows = [(*key, value) for key, value in (sums or {}).items()]
         self._db.executemany(
-            "insert into totals values (?, ?, ?)"
-            " on conflict (name, labels) do update set value = value + excluded.value",
+            f"insert into totals values (?, ?, ?) on conflict (name, labels) {ADD_UP}",
             rows,
         )
 
     def totals(self) -> traffic.Sums:
+        """The sums."""
         rows = self._rows("select name, labels, value from totals")
         return {(name, labels): value for name, labels, value in rows}
 
     def add_feedback(self, feedback: traffic.Feedback, sums: traffic.Sums | None = None) -> None:
+        """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
         self.call(feedback.call)
         marks = ",".join("?" * len(feedback))
         with self._writing():
@@ -234,6 +271,8 @@ class SqliteTraffic(SideFile):
     def withdraw_feedback(
         self, call: str, which: str, *, back: bool = False
     ) -> traffic.Feedback | None:
+        """Takes one feedback on a call back, or brings it `back`; `which` is its `key`. Returns
+        it; None where there is none to take or bring back. Sums stay as they are."""
         query = (
             f"select row, {FEEDBACK} from feedback"
             " where call = ? and time || '/' || author = ? and withdrawn = ? limit 1"
@@ -246,16 +285,19 @@ class SqliteTraffic(SideFile):
         return None
 
     def scales(self) -> traffic.Scales:
+        """The scales that were set."""
         rows = self._rows(
             "select name, value from facts where name >= 'scale:' and name < 'scale;'"
         )
         return {name.partition(":")[2]: traffic.Scale(*json.loads(value)) for name, value in rows}
 
     def set_scale(self, label: str, scale: traffic.Scale) -> None:
+        """Sets the scale of a label's scores, from now on. Raises StoreError."""
         with self._writing():
             self._set_fact(f"scale:{label}", scale)
 
     def call(self, id: str) -> traffic.CallRecord:
+        """The call of that id, or of the only id that begins so. Raises UnknownCall."""
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"
         rows = self._rows(query, (id, id + "\U0010ffff")) if id and id.isascii() else []
         exact = [row for row in rows if row[0] == id]
@@ -267,15 +309,18 @@ class SqliteTraffic(SideFile):
         return traffic.CallRecord._make((exact or rows)[0])
 
     def content(self, id: str) -> traffic.CallContent | None:
+        """The words of a call, where they were kept."""
         rows = self._rows("select call, request, answer from contents where call = ?", (id,))
         return traffic.CallContent._make(rows[0]) if rows else None
 
     def feedback(self, id: str) -> list[traffic.Feedback]:
+        """The feedback on a call, oldest first, without what was taken back."""
         stands = "call = ? and not withdrawn"
         query = f"select {FEEDBACK} from feedback where {stands} order by time, row"
         return [traffic.Feedback._make(row) for row in self._rows(query, (id,))]
 
     def calls(self, which: traffic.CallFilter, most: int) -> list[traffic.ListedCall]:
+        """Calls, newest first."""
         query, values = _listing(which)
         return [
             traffic.ListedCall(traffic.CallRecord._make(row[:-2]), row[-2], row[-1])
@@ -283,6 +328,8 @@ class SqliteTraffic(SideFile):
         ]
 
     def search(self, which: traffic.CallFilter, words: str, most: int) -> traffic.FoundCalls:
+        """The calls in whose question, answer, error or feedback some words stand, in
+        capitals or not. It looks at a limited number of calls, and says how far it came."""
         wanted, fitting, reached = words.casefold(), list[traffic.ListedCall](), None
         query, values = _listing(which)
         known_words = (
@@ -305,6 +352,7 @@ class SqliteTraffic(SideFile):
         return traffic.FoundCalls(fitting, None)
 
     def measured(self, since: int, tags: traffic.Tags = ()) -> list[traffic.MeasuredCall]:
+        """The calls since then (microseconds) with all of these tags, in no order."""
         scored = f"select call, {MEAN} from {SCORED} score is not null group by call"
         scores = dict(self._rows(scored))
         columns = ", ".join(traffic.MeasuredCall._fields[:-1])
@@ -316,6 +364,7 @@ class SqliteTraffic(SideFile):
         return [traffic.MeasuredCall._make((*row[:-1], scores.get(row[-1]))) for row in rows]
 
     def tokens(self, since: int) -> list[traffic.TokenSum]:
+        """The tokens of the calls since then (microseconds), added up."""
         query = (
             "select model, provider, status, sum(prompt_tokens),"
             " sum(min(coalesce(cached_tokens, 0), prompt_tokens)), sum(completion_tokens), count(*)"
@@ -325,6 +374,8 @@ class SqliteTraffic(SideFile):
         return [traffic.TokenSum._make(row) for row in self._rows(query, (since,))]
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        """How many calls since then (microseconds) had each prompt: the digest of its
+        library, its experiences as in `CallRecord`, and the number."""
         query = (
             "select digest, experiences, count(*) from calls"
             " where +time >= ? and digest is not null group by digest, experiences"
@@ -334,6 +385,7 @@ class SqliteTraffic(SideFile):
     def arm_calls(
         self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
     ) -> list[traffic.ArmCall]:
+        """The calls in these arms since then (microseconds) with these tags, oldest first."""
         columns = ", ".join(traffic.ArmCall._fields)
         rows = self._of_arms(f"{columns} from calls c where true", "time, id", arms, since, tags)
         return [traffic.ArmCall._make(row) for row in rows]
@@ -341,6 +393,8 @@ class SqliteTraffic(SideFile):
     def arm_scores(
         self, arms: Sequence[str], since: int, tags: traffic.Tags = ()
     ) -> list[traffic.ArmScore]:
+        """The scores of the same calls, in the order in which they arrived, with those that were
+        taken back since."""
         scores = "f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
         query = f"{scores} where f.score is not null"
         rows = self._of_arms(query, "f.row", arms, since, tags)
@@ -357,6 +411,7 @@ class SqliteTraffic(SideFile):
         )
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        """Label → the least and the largest score with it; None for scores without."""
         query = (
             "select label, min(score), max(score) from feedback"
             " where score is not null and not withdrawn group by label"
@@ -364,6 +419,8 @@ class SqliteTraffic(SideFile):
         return {label: (low, high) for label, low, high in self._rows(query)}
 
     def count_lost(self, worker: str, begun: int) -> None:
+        """Adds the calls that an ended worker had begun and did not record to the number of lost
+        calls, and marks them as recorded, so that they are counted once. Raises StoreError."""
         with self._writing():
             missing = begun - self.recorded(worker).calls
             if missing <= 0:
@@ -380,10 +437,12 @@ class SqliteTraffic(SideFile):
             )
 
     def lost(self) -> int:
+        """The number of calls that were lost before they were recorded."""
         rows = self._rows("select value from facts where name = 'lost'")
         return int(rows[0][0]) if rows else 0
 
     def recorded(self, worker: str) -> traffic.Recorded:
+        """What was recorded of a worker."""
         query = (
             "select recorded, (select value from facts where name = 'owed ' || id) from workers"
             " where id = ?"
@@ -395,6 +454,7 @@ class SqliteTraffic(SideFile):
         )
 
     def delete_before(self, time: int) -> int:
+        """Deletes calls from before a time, with their words and feedback; returns how many."""
         if not self._rows("select 1 from calls where time < ? limit 1", (time,)):
             return 0
         self._db.execute("pragma secure_delete = on")
@@ -416,77 +476,44 @@ class SqliteTraffic(SideFile):
         return deleted
 
     def deleted(self, arms: Sequence[str]) -> int | None:
+        """The time (microseconds) of the last call of these arms that was deleted for its age; None
+        where none was."""
         names = [f"deleted {arm}" for arm in arms]
         query = f"select max(value) from facts where name in ({', '.join('?' * len(names))})"
         ((time,),) = self._rows(query, names)
         return None if time is None else int(time)
 
-    def redact(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool = False
-    ) -> int:
-        changed = 0
-        self._db.execute("pragma secure_delete = on")
-        with self._writing():
-            for table, (key, columns) in REDACTED_IN.items():
-                query = f"select {key}, {', '.join(columns)} from {table}"
-                for row in self._db.execute(query).fetchall():
-                    values = dict(zip(columns, row[1:], strict=True))
-                    clean = {
-                        k: v
-                        and (_arm_without(pattern, v) if k == "arm" else pattern.sub(REDACTED, v))
-                        for k, v in values.items()
-                    }
-                    if values.get("key") in renamed:
-                        clean["key"] = renamed[values["key"]]
-                    if clean != values:
-                        changed += 1
-                        if dry_run:
-                            continue
-                        sets = ", ".join(f"{column} = ?" for column in columns)
-                        self._db.execute(
-                            f"update {table} set {sets} where {key} = ?", (*clean.values(), row[0])
-                        )
-            changed += self._redact_totals(pattern, dry_run=dry_run)
-            changed += self._redact_facts(pattern, renamed, dry_run=dry_run)
-        if not dry_run:  # what an interrupted redaction took out may be in free pages
-            self._overwrite()
-        return changed
+    def _redact(self, pattern: re.Pattern[str], renamed: Mapping[str, str]) -> int:
+        def call(row: Row) -> Row:
+            words = {name: row[name] for name in WORDS.intersection(row) if row[name]}
+            clean = {name: pattern.sub(REDACTED, text) for name, text in words.items()}
+            if "arm" in words:
+                clean["arm"] = _arm_without(pattern, words["arm"])
+            if words.get("key") in renamed:
+                clean["key"] = renamed[words["key"]]
+            return row | clean
 
-    def _redact_facts(
-        self, pattern: re.Pattern[str], renamed: Mapping[str, str], *, dry_run: bool
-    ) -> int:
-        """Takes a pattern out of labels with a scale, arms with deleted calls, and what is owed."""
-        changed = 0
-        for name, value in self._db.execute("select * from facts").fetchall():
-            clean = _fact_without(pattern, name), value
+        def fact(row: Row) -> Row:
+            name, value = _fact_without(pattern, row["name"]), row["value"]
             if name.startswith("owed "):
-                batches = {
+                before = json.loads(value)
+                owed = {
                     batch: [[scope_without(pattern, scope, renamed), *rest] for scope, *rest in of]
-                    for batch, of in json.loads(value).items()
+                    for batch, of in before.items()
                 }
-                clean = name, json.dumps(batches) if batches != json.loads(value) else value
-            if clean == (name, value):
-                continue
-            changed += 1
-            if not dry_run:
-                self._db.execute("delete from facts where name = ?", (name,))
-                self._db.execute("insert or ignore into facts values (?, ?)", clean)
-        return changed
+                value = value if owed == before else json.dumps(owed)
+            return {"name": name, "value": value}
 
-    def _redact_totals(self, pattern: re.Pattern[str], *, dry_run: bool) -> int:
-        """Takes a pattern out of the labels of sums; those that have the same ones then are one."""
-        changed = 0
-        for name, labels, value in self._db.execute("select * from totals").fetchall():
-            pairs = json.loads(labels)
-            clean = {key: pattern.sub(REDACTED, label) for key, label in pairs.items()}
-            if clean == pairs:
-                continue
-            changed += 1
-            if not dry_run:
-                key = (name, labels)
-                self._db.execute("delete from totals where name = ? and labels = ?", key)
-                self._add_up({(name, json.dumps(clean)): value})
-        return changed
+        def total(row: Row) -> Row:  # those that have the same labels then are one
+            labels = json.loads(row["labels"])
+            clean = {key: pattern.sub(REDACTED, label) for key, label in labels.items()}
+            return row if clean == labels else row | {"labels": json.dumps(clean)}
+
+        return (
+            sum(self._replace(table, key, call) for table, key in REDACTED_IN.items())
+            + self._replace("totals", "name, labels", total, ADD_UP)
+            + self._replace("facts", "name", fact)
+        )
 
 
 def _fact_without(pattern: re.Pattern[str], name: str) -> str:

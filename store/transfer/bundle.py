@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tfgrpo.store.atomic_write import SHARED, replacing
-from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
-from tfgrpo.store.history.revisions import BRANCH, TAG
+from tfgrpo.store.errors import TransferError
+from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.other_store import StorePeer, whole_name
 from tfgrpo.store.transfer.pack import (
     Header,
     KnownDigests,
@@ -18,7 +19,6 @@ from tfgrpo.store.transfer.pack import (
     Pack,
     PackedVersion,
     exported,
-    known,
     lines,
     missing,
 )
@@ -33,7 +33,7 @@ class Verified(NamedTuple):
     lacking: tuple[bytes, ...]
 
 
-class Bundle:
+class Bundle(Pack):
     """A bundle file, to fetch from. Raises TransferError when it is none, or not whole."""
 
     def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
@@ -46,18 +46,12 @@ class Bundle:
                 f"cannot read {path}: {error.strerror}", hint="give the path of a bundle file"
             ) from error
         try:
-            self._pack = Pack(file, str(path))
+            super().__init__(file, str(path))
         except BaseException:
             file.close()
             raise
 
-    @property
-    def header(self) -> Header:
-        """Its names, and what it builds on."""
-        return self._pack.header
-
     def names(self) -> Names:
-        """Its branches, tags and HEAD."""
         return self.header.names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
@@ -68,13 +62,13 @@ class Bundle:
                 f"{self.path} builds on {lacking[0].hex()[:12]}, which this store lacks",
                 hint="fetch from its source, or create one there without --since",
             )
-        return self._pack.versions()
+        return self.versions()
 
     def verify(self, known: KnownDigests) -> Verified:
         """Recomputes every seal and digest. Raises TransferError for the first that is wrong."""
         known_digests: set[bytes] = set(self.header.needs) | {ROOT.digest}
         events = 0
-        for version in self._pack.versions():
+        for version in self.versions():
             verified(version)
             if not known_digests.issuperset(version.parents):
                 raise TransferError(
@@ -89,12 +83,8 @@ class Bundle:
                     f"{self.path}: {name} stands at a version that it does not hold",
                     hint="create the bundle again",
                 )
-        contents = Received(self._pack.count, events)
+        contents = Received(self.count, events)
         return Verified(self.header, contents, self._lacking(known))
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._pack.close()
 
     def _lacking(self, known: KnownDigests) -> tuple[bytes, ...]:
         needs = self.header.needs
@@ -108,8 +98,9 @@ def create(
     """Writes the history of branches and tags (all without `names`) to a bundle file; returns its
     header and number of versions. `since` and its history are left out. It is verified before it
     takes the place of a file. Raises UnknownRevision, or TransferError with the old file there."""
-    with store.port.reading():
-        at, head = _named(store, names), store.head.branch
+    head, at = StorePeer(store).names()
+    if names:
+        at = {whole: at[whole] for whole in (whole_name(at, name) for name in names)}
     ends = [ROOT.digest] if since is None else [since.digest]
     numbers = missing(store.port, list(at.values()), ends)
     inside = set(numbers)
@@ -126,30 +117,8 @@ def create(
         with replacing(path, mode=SHARED) as file:
             file.writelines(lines(header, exported(store.port, numbers)))
             file.seek(0)
-            return header, Bundle(path, file).verify(needs_met(store)).held.versions
+            return header, Bundle(path, file).verify(StorePeer(store).known).held.versions
     except OSError as error:
         raise TransferError(
             f"cannot write {path}: {error.strerror}", hint="the folder must exist"
         ) from error
-
-
-def needs_met(store: Store) -> KnownDigests:
-    """A function that tells which versions a store has."""
-    return lambda digests: known(store.port, digests)
-
-
-def _named(store: Store, names: Sequence[str]) -> dict[str, bytes]:
-    there = {BRANCH + n: v for n, v in store.branches().items()}
-    there |= {TAG + n: v for n, v in store.tags().items()}
-    chosen = list(there) if not names else []
-    for name in names:
-        whole_names = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in there]
-        if not whole_names:
-            raise UnknownRevision(
-                f"there is no branch or tag {name!r}",
-                hint="list them with `tfgrpo branch` and `tfgrpo tag`",
-            )
-        if len(whole_names) > 1:
-            raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
-        chosen += whole_names
-    return {name: store.version(there[name]).digest for name in chosen}

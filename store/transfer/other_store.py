@@ -1,5 +1,4 @@
-"""A store that another one can be brought together with: here, over SSH, or a bundle. A
-`FetchSource` gives names and versions; a `Peer` also takes a push.
+"""A store that another one can be brought together with, here or over SSH: a `Peer`.
 
 Over SSH the far end is `ssh HOST tfgrpo serve`. The store's path goes over standard input, so
 nothing that a user typed meets a shell. Requests are one JSON line each; `docs/format.md` specifies
@@ -11,12 +10,19 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import IO, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store import child_processes, signing
-from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, TransferError, upgrade_hint
+from tfgrpo.store.errors import (
+    InvalidName,
+    PushRefused,
+    TfgrpoError,
+    TransferError,
+    UnknownRevision,
+    upgrade_hint,
+)
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, TAG
@@ -51,6 +57,9 @@ from tfgrpo.store.transfer.pack import (
 from tfgrpo.store.transfer.receive import receive
 from tfgrpo.store.withheld_texts import withheld
 
+if TYPE_CHECKING:
+    from tfgrpo.store.transfer.bundle import Bundle
+
 SSH = ("ssh",)
 SERVE = "tfgrpo serve"
 NO_COMMAND = 127
@@ -67,26 +76,10 @@ class NameMove(NamedTuple):
     after: bytes | None
 
 
-class FetchSource(Protocol):
-    """A store that can be read from here, or a bundle."""
-
-    def names(self) -> Names:
-        """Its branches, tags and HEAD."""
-
-    def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """The history of `wants` as far as `known` has not got it, parents first."""
-
-
-class Peer(FetchSource, Protocol):
-    """A store that can be pushed to from here."""
-
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are there."""
-
-    def push(
-        self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
-    ) -> None:
-        """Records versions and moves names there, all or nothing. Raises PushRefused."""
+Peer: TypeAlias = "StorePeer | SshPeer"
+"""A store that can be pushed to from here."""
+FetchSource: TypeAlias = "Peer | Bundle"
+"""A store that can be read from here, or a bundle."""
 
 
 class StorePeer:
@@ -108,13 +101,13 @@ class StorePeer:
         yield from between(self.store.port, wants, known)
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are here."""
+        """Those of these digests that are there."""
         return known(self.store.port, digests)
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
-        """Records versions and moves names here, all or nothing. Raises PushRefused."""
+        """Records versions and moves names there, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(parse_name(move.name)[1] for move in moves)
         with self.store.operation(action):
             receive(self.store.port, versions, withheld(self.store))
@@ -125,9 +118,7 @@ class StorePeer:
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
         """Where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = parse_name(move.name)
-        there = self.store.port.names.ref(move.name)
-        at = there.version if there else None
-        before = None if at is None else self.store.version(at)
+        before = self.store.port.names.standing(move.name)
         if (before.digest if before else None) != move.before:
             raise PushRefused(
                 f"{kind} {name} has just moved",
@@ -158,7 +149,7 @@ class StorePeer:
         if before is None:
             check_name(kind, name, InvalidName)  # somebody else's
         elif not force:
-            check_forward(self.store, kind, name, before, after)
+            _check_forward(self.store, kind, name, before, after)
         return [(move.name, after.number, None)]
 
 
@@ -172,7 +163,21 @@ def parse_name(name: str) -> tuple[str, str]:
     )
 
 
-def check_forward(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
+def whole_name(names: Collection[str], name: str) -> str:
+    """The whole name of a branch or tag that is among some. Raises UnknownRevision for none, and
+    InvalidName where it is both."""
+    there = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names]
+    if not there:
+        raise UnknownRevision(
+            f"there is no branch or tag {name!r}",
+            hint="list them with `tfgrpo branch` and `tfgrpo tag`",
+        )
+    if len(there) > 1:
+        raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
+    return there[0]
+
+
+def _check_forward(store: Store, kind: str, name: str, before: Version, after: Version) -> None:
     """Raises PushRefused unless a branch moves forward, or a tag stays."""
     if kind == "tag" and before.number != after.number:
         raise PushRefused(
@@ -236,13 +241,11 @@ class SshPeer:
             raise
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Those of these digests that are there."""
         return set(self._ask({"ask": "known", "digests": _hex(digests)}).digests("known"))
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
     ) -> None:
-        """Records versions and moves names there, all or nothing. Raises PushRefused."""
         requested = [
             {
                 "name": move.name,
@@ -362,15 +365,14 @@ def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies:
             header = Header(peer.names(), request.digests("stops"))
             replies.writelines(lines(header, exported(peer.store.port, numbers)))
         elif verb == "push":
-            moves = [_move(WireFields(move, CALLED)) for move in request.items("moves")]
+            fields = [WireFields(move, CALLED) for move in request.items("moves")]
+            moves = [
+                NameMove(f.text("name"), f.bytes_or_none("before"), f.bytes_or_none("after"))
+                for f in fields
+            ]
             with closing(Pack.from_stream(requests, CALLED)) as pack:
                 peer.push(moves, pack.versions(), force=request.get("force") is True)
             replies.write(line({"done": len(moves)}))
         else:
             raise TransferError(f"there is no request {verb[:40]!r}", hint="see docs/format.md")
         replies.flush()
-
-
-def _move(fields: WireFields) -> NameMove:
-    before, after = fields.bytes_or_none("before"), fields.bytes_or_none("after")
-    return NameMove(fields.text("name"), before, after)

@@ -14,14 +14,15 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cache
 from itertools import islice
 from typing import IO, Any, NamedTuple, NoReturn, TypeAlias
 
-from tfgrpo.store.canonical import canonical
+from tfgrpo.store.canonical import SALT_BYTES, canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
-from tfgrpo.store.history.walks import ancestors
-from tfgrpo.store.port import Port
+from tfgrpo.store.history.walks import ancestors, version_at
 from tfgrpo.store.records import EventRow, Op, Redaction, Version
+from tfgrpo.store.sql.port import Port
 
 FIRST_CHUNK, LAST_CHUNK = 64, 8192
 FSCK_THERE = "that store is damaged or cannot be trusted: run `tfgrpo fsck` there"
@@ -74,9 +75,9 @@ def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
 def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
     """The history of these digests, newest first, up to `limit` versions. Raises TransferError."""
     numbers = [here(port, digest).number for digest in tips]
-    digests = _Digests(port)
+    digest = _digest_reader(port)
     return [
-        (version.digest, tuple(digests[number] for number in version.parents))
+        (version.digest, tuple(map(digest, version.parents)))
         for version in islice(ancestors(port, numbers), limit)
     ]
 
@@ -116,12 +117,11 @@ def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[
 
 def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
     """These versions packed, in this order."""
-    digests = _Digests(port)
+    digest = _digest_reader(port)
     for number in numbers:
         version, schema, meta = next(port.chain([number]))
-        digests[number] = version.digest
         rows = port.events(version.position - version.events, version.position)
-        parents = tuple(digests[parent] for parent in version.parents)
+        parents = tuple(map(digest, version.parents))
         events = tuple(_packed(port, row) for row in rows)
         author, time, message = version[6:9]
         yield PackedVersion(version.digest, parents, schema, author, time, message, meta, events)
@@ -150,18 +150,8 @@ def _packed(port: Port, row: EventRow) -> PackedEvent:
     return PackedEvent._make((*row[1:6], *row[8:], redactions))
 
 
-class _Digests(dict[int, bytes]):
-    """Version number → digest, read when it is first asked for."""
-
-    def __init__(self, port: Port) -> None:
-        super().__init__()
-        self._port = port
-
-    def __missing__(self, number: int) -> bytes:
-        version = self._port.version(number)
-        assert version is not None, "a parent is in the same store"
-        self[number] = version.digest
-        return version.digest
+def _digest_reader(port: Port) -> Callable[[int], bytes]:
+    return cache(lambda number: version_at(port, number).digest)
 
 
 FORMAT = 1
@@ -386,10 +376,6 @@ class WireFields:
         whole = {name: _bytes(digest, 32, self._called) for name, digest in at.items()}
         return Names(self.text_or_none("head"), whole)
 
-    def salt(self, key: str) -> bytes | None:
-        """16 bytes written as hex, or None."""
-        return self.bytes_or_none(key, 16)
-
     def redactions(self, key: str) -> tuple[Redaction, ...]:
         """The redactions of an event; none when they are null or not there."""
         listed = [] if self._fields.get(key) is None else self.items(key)
@@ -423,7 +409,7 @@ EVENT: tuple[tuple[str, Callable[[WireFields, str], Any]], ...] = (
     ("reason", WireFields.text_or_none),
     ("evidence", WireFields.text_or_none),
     ("seal", WireFields.bytes_or_none),
-    ("salt", WireFields.salt),
+    ("salt", lambda event, name: event.bytes_or_none(name, SALT_BYTES)),
     ("schema", WireFields.number),
     ("redactions", WireFields.redactions),
 )

@@ -20,7 +20,6 @@ from tfgrpo.store.damaged_values import LATEST, texts
 from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.history import library_order
 from tfgrpo.store.history.append import Changes, TipState, grown, place, tip_state_at, with_lane
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import (
     EVENT_SCHEMA,
     OPS,
@@ -30,22 +29,11 @@ from tfgrpo.store.records import (
     Json,
     Version,
 )
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 from tfgrpo.store.withheld_texts import NOTHING, Withheld
 
 LANES_HELD = 32
-STEPS_HELD = 10_000
-OPTIONAL = (str, type(None))
-SEALS = (bytes, type(None))
-
-
-class LaneStep(NamedTuple):
-    """From one position of a lane to the next: where to, what its changes replaced, and what a
-    replay to the earlier one would read."""
-
-    to: int
-    before: Changes
-    cost: int
 
 
 class Received(NamedTuple):
@@ -95,7 +83,6 @@ class Receiver:
         self._withheld = withheld
         self._versions: dict[bytes, Version] = {}
         self._states: OrderedDict[int, TipState] = OrderedDict()  # by position
-        self._steps: OrderedDict[int, LaneStep] = OrderedDict()  # by the position before
         self._next = port.last_version() + 1
 
     def has(self, digest: bytes) -> bool:
@@ -121,7 +108,6 @@ class Receiver:
             state = with_lane(self._port, state)
             self._states.pop(state.position, None)  # it grows past it
         rows, changes = self._rows(packed, state)
-        before = {id: state.live.get(id) for id in changes}
         version = Version(
             number=self._next,
             digest=packed.digest,
@@ -141,10 +127,6 @@ class Receiver:
             if event.redactions:
                 self._port.redactions.append(row.row, event.redactions)
         self._keep(grown(self._port, state, version, rows, changes))
-        if rows:
-            self._steps[state.position] = LaneStep(version.position, before, state.cost)
-            if len(self._steps) > STEPS_HELD:
-                self._steps.popitem(last=False)
         return version
 
     def _refuse_withheld(self, packed: PackedVersion) -> None:
@@ -174,27 +156,9 @@ class Receiver:
     def _state(self, parent: Version) -> TipState:
         state = self._states.get(parent.position)
         if state is None:
-            state = self._earlier(parent) or tip_state_at(self._port, parent, None)
+            state = tip_state_at(self._port, parent)
             self._keep(state)
         return state
-
-    def _earlier(self, version: Version) -> TipState | None:
-        steps: list[LaneStep] = []
-        position = version.position
-        while position not in self._states:
-            step = self._steps.get(position)
-            if step is None or len(steps) == LANES_HELD:
-                return None
-            steps.append(step)
-            position = step.to
-        live = dict(self._states[position].live)
-        for step in reversed(steps):
-            for id, shaped_by in step.before.items():
-                if shaped_by is None:
-                    live.pop(id, None)
-                else:
-                    live[id] = shaped_by
-        return TipState(version, version.position, live, steps[0].cost) if steps else None
 
     def _keep(self, state: TipState) -> None:
         self._states[state.position] = state
@@ -215,9 +179,8 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """A version's meta, once fields, seals and digest were found right. Raises TransferError."""
-    if not _typed(packed):
-        raise _refused(packed, "has fields of the wrong kind")
+    """A version's meta, once seals and digest were found right. Of what types the fields are was
+    checked as they were read. Raises TransferError."""
     schemas = [(packed.schema, VERSION_SCHEMA), *((e.schema, EVENT_SCHEMA) for e in packed.events)]
     if any(schema < 1 for schema, _ in schemas):
         raise _refused(packed, "has a schema that never was")
@@ -252,22 +215,6 @@ def digest_of(packed: PackedVersion) -> bytes:
         for e in packed.events
     )
     return version_digest(VersionContent(packed.schema, packed.parents, *packed[3:7], events))
-
-
-def _typed(packed: PackedVersion) -> bool:
-    """Whether every field is of its kind: a damaged file may hold anything anywhere."""
-    return (
-        all(type(field) is str for field in (packed.author, packed.message))
-        and all(type(field) is int for field in (packed.schema, packed.time))
-        and type(packed.meta) in OPTIONAL
-        and all(
-            type(event.op) is type(event.experience) is str
-            and type(event.schema) is int
-            and all(type(field) in OPTIONAL for field in (event.text, event.reason, event.evidence))
-            and all(type(field) in SEALS for field in (event.seal, event.salt))
-            for event in packed.events
-        )
-    )
 
 
 def _problem(event: PackedEvent) -> str | None:

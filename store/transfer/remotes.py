@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import BadLocation, BadName, InvalidName, UnknownRevision
 from tfgrpo.store.history.revisions import REMOTE
-from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
-from tfgrpo.store.port import Port
+from tfgrpo.store.history.walks import ancestors
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -32,8 +32,8 @@ class Remotes:
         self._port = store.port
 
     def all(self) -> dict[str, str]:
-        """Name → location, names ascending. A query that an older record has is left out."""
-        return {name: _bare(location) for name, location in self._port.names.remotes().items()}
+        """Name → location, names ascending."""
+        return self._port.names.remotes()
 
     def location(self, name: str) -> str:
         """Where a remote is. Raises UnknownRevision when there is none of that name."""
@@ -102,10 +102,6 @@ def _recorded(location: str) -> str:
     return str(named_by(location)) if is_address(location) else location
 
 
-def _bare(location: str) -> str:
-    return re.split("[?#]", location)[0] if location.lower().startswith("ssh://") else location
-
-
 def check_location(location: str) -> None:
     """Raises BadLocation, which does not repeat it, for a location with a password or a query in
     it. The address of a database, whose query names the library, is not for this."""
@@ -149,7 +145,7 @@ def apart_from_remote(store: Store, branch: str) -> Apart | None:
     there = tracked(store.port, remote).get(branch)
     if there is None:
         return None
-    parents, here = parents_reader(store), store.tip(branch).number
-    ahead = sum(1 for _ in ancestor_numbers(parents, [here], [there]))
-    behind = sum(1 for _ in ancestor_numbers(parents, [there], [here]))
+    here = store.tip(branch).number
+    ahead = sum(1 for _ in ancestors(store, [here], [there]))
+    behind = sum(1 for _ in ancestors(store, [there], [here]))
     return Apart(f"{remote}/{branch}", ahead, behind)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, NotRequired, TypedDict, Unpack
+from typing import NamedTuple
 
-from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
+from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.merge import MergeConflict, RedactedText, Resolve
@@ -21,7 +21,14 @@ from tfgrpo.store.history.walks import contained
 from tfgrpo.store.opening import DEFAULT_BRANCH
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.transfer.other_store import FetchSource, NameMove, Peer, check_forward, parse_name
+from tfgrpo.store.transfer.other_store import (
+    FetchSource,
+    NameMove,
+    Peer,
+    StorePeer,
+    parse_name,
+    whole_name,
+)
 from tfgrpo.store.transfer.pack import (
     Names,
     PackedVersion,
@@ -62,15 +69,6 @@ class Pulled(NamedTuple):
     theirs: Version
 
 
-class PullDetails(TypedDict):
-    """What a pull is told beside the branches. `called` is what its operation and message call the
-    other branch, `message` that of a version that merges, `resolve` what decides conflicts."""
-
-    called: str
-    message: NotRequired[str | None]
-    resolve: NotRequired[Resolve | None]
-
-
 def fetch(
     store: Store, source: FetchSource, remote: str, *, branches: Collection[str] | None = None
 ) -> Transferred:
@@ -89,11 +87,13 @@ def pull(
     branch: str,
     *,
     into: str,
-    **details: Unpack[PullDetails],
+    called: str,
+    message: str | None = None,
+    resolve: Resolve | None = None,
 ) -> Pulled:
-    """Fetches one branch and merges it into a branch here, as one operation. Raises MergeConflict
-    and RedactedText, with what was fetched kept, and ProtectedName, with nothing fetched."""
-    called, resolve = details["called"], details.get("resolve")
+    """Fetches one branch and merges it into a branch here, as one operation, in which and in the
+    message the other branch is `called` so; `resolve` decides conflicts. Raises MergeConflict and
+    RedactedText, with what was fetched kept, and ProtectedName, with nothing fetched."""
     names = source.names()
     arriving = _fetched(source, names, store, [branch])
     refused: MergeConflict | RedactedText | None = None
@@ -103,7 +103,7 @@ def pull(
         theirs = find(store.port, names.at[BRANCH + branch])
         assert theirs is not None, "it has just landed"
         try:
-            text = details.get("message") or f"merge {called} into {into}"
+            text = message or f"merge {called} into {into}"
             after = merges.merge(store, into, theirs, message=text, resolve=resolve)
         except (MergeConflict, RedactedText) as error:
             refused = error
@@ -111,13 +111,11 @@ def pull(
         apart = theirs.digest.hex()[:12] if remote is None else f"{remote}/{branch}"
         redacted = isinstance(refused, RedactedText) or refused.redacted
         side = "--ours, which leaves yours as it is" if redacted else "--ours or --theirs"
-        hint = (
+        refused.hint = (
             f"what was fetched is kept, and nothing was merged; pull with {side}, "
             f"or resolve each with `tfgrpo merge {apart} --edit`"
         )
-        if isinstance(refused, RedactedText):
-            raise RedactedText(str(refused), hint=hint)
-        raise MergeConflict(str(refused), refused.conflicts, hint=hint, redacted=redacted)
+        raise refused
     return Pulled(fetched, before, after, theirs)
 
 
@@ -133,20 +131,13 @@ def push(
     """Sends branches and tags to another store, with the tags in the branches' history; all names
     move, or none. `delete` makes it forget them. Raises UnknownRevision, and PushRefused for a
     branch that would not move forward or a tag that stands elsewhere, unless `force`."""
-    there = peer.names()
-    targets: dict[str, Version | None] = {}
-    for name in names:
-        if delete:
-            targets[_there(there, name)] = None
-        else:
-            whole, here = _here(store, name)
-            targets[whole] = here
+    there, here = peer.names(), StorePeer(store).names()
+    named = [whole_name((there if delete else here).at, name) for name in names]
+    targets = {one: None if delete else find(store.port, here.at[one]) for one in named}
     moves: list[NameMove] = []
     for name, version in targets.items():
         before = there.at.get(name)
         if version is None or before != version.digest:
-            if version is not None and before is not None and not force:
-                _check(store, name, before, version)
             moves.append(NameMove(name, before, version.digest if version else None))
     tags, differing = _tags(store, [v for v in targets.values() if v is not None], there, targets)
     moves += tags
@@ -257,46 +248,6 @@ def _some_branch(names: Names) -> str:
     if not branches:
         raise TransferError("there is no branch to clone", hint="its HEAD is detached")
     return DEFAULT_BRANCH if DEFAULT_BRANCH in branches else min(branches)
-
-
-def _here(store: Store, name: str) -> tuple[str, Version]:
-    places = [
-        (prefix + name, names[name])
-        for prefix, names in ((BRANCH, store.branches()), (TAG, store.tags()))
-        if name in names
-    ]
-    if len(places) == 1:
-        return places[0][0], store.version(places[0][1])
-    if places:
-        raise InvalidName(f"{name} is a branch and a tag", hint="rename one of them")
-    raise UnknownRevision(
-        f"there is no branch or tag {name!r} to push",
-        hint="list them with `tfgrpo branch` and `tfgrpo tag`",
-    )
-
-
-def _there(names: Names, name: str) -> str:
-    whole_names = [prefix + name for prefix in (BRANCH, TAG) if prefix + name in names.at]
-    if len(whole_names) != 1:
-        raise UnknownRevision(f"there is no branch or tag {name!r} there to delete")
-    return whole_names[0]
-
-
-def _check(store: Store, name: str, before: bytes, version: Version) -> None:
-    """Refuses here what the other store would refuse, before anything is sent."""
-    kind, short = parse_name(name)
-    standing = find(store.port, before)
-    if standing is None and kind == "branch":
-        raise PushRefused(
-            f"{short} has versions there that are not here",
-            hint="`tfgrpo pull` first; use --force to move it anyway",
-        )
-    if standing is None:
-        raise PushRefused(
-            f"tag {short} is there already, at {before.hex()[:12]}",
-            hint="choose another name, or use --force to move it",
-        )
-    check_forward(store, kind, short, standing, version)
 
 
 def _tags(

@@ -35,7 +35,7 @@ def dynamics(store: Store, run: Run) -> list[Series]:
             written[spent.step] = written.get(spent.step, 0) + tokens
         elif spent.stage == "tool":
             tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
-    attempts = Counter(mark.step for mark in store.runs.attempts_since(run).attempts)
+    attempts = Counter(mark.step for mark in store.runs.attempts_since(run)[1])
     counts = [store.counts(version) for version in versions]
     series = [
         Series("mean reward", tuple(s.reward for s in stats)),

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from tfgrpo.rendering.experience_texts import ANSWERED, EXAMPLE, is_example
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import EventRow, RefMove, Shape, Version
+from tfgrpo.store.sql.port import Port
 from tfgrpo.store.store import Store
 
 NOT_SHOWN = "[not shown]"
