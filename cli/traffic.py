@@ -229,12 +229,13 @@ def _tokens(call: CallRecord) -> str:
 def _shown(log: Traffic, call: CallRecord, cost: Cost) -> Iterator[str]:
     yield f"{printing.style(call.id, fg='yellow')}  {printing.when(call.time)}  {call.route}"
     tags, tried = json.loads(call.tags or "{}"), ""
+    tokens = f"tokens {_tokens(call)}" if _tokens(call) else "its tokens are not known"
     if (call.tries or 1) > 1:
         tried = f", asked {call.tries} times"
     took = f"{call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} in the proxy"
     known = {
         "library": f"{call.library or 'none'} {call.version or ''} {call.digest or ''}",
-        "answer": f"{call.status}, {took}; tokens {_tokens(call) or 'not known'}",
+        "answer": f"{call.status}, {took}; {tokens}",
         "provider": call.provider and f"{call.provider}{tried}; cost {money(cost(call))}",
         "key": call.key,
         "tags": ", ".join(f"{name}={value}" for name, value in tags.items()),
