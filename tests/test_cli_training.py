@@ -469,9 +469,9 @@ def test_ctrl_c_tells_how_to_go_on_and_loses_nothing(cli: Cli, data: Path) -> No
         running = start(data, "train", "problems.jsonl", *flags)
         until(lambda: sum(endpoint.stages.values()) > 10)
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=120)
+        _, err = running.communicate(timeout=120)
         assert running.returncode == 130
-        assert "tfgrpo train --resume problems" in out
+        assert "tfgrpo train --resume problems" in err
         assert "Traceback" not in err
         endpoint.delay = 0.0
         assert "step_3 is checked out" in cli("train", "--resume", "problems").stdout
