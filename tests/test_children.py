@@ -85,8 +85,10 @@ asyncio.run(use())
     ),
     "git, asked for a name": (
         """
-from tfgrpo.author import _environment
-print(json.dumps([str(_environment())]))
+from tfgrpo.author import _config
+fake("git")
+assert _config(None, "user.name") == ""
+tell_of("git")
 """,
         [],
     ),
@@ -177,7 +179,8 @@ tell_of("reward")
     "the server of a local model": (
         """
 from tfgrpo.local.model_server import _spawn
-_spawn([fake("engine")], FOLDER / "log").wait()
+with open(FOLDER / "log", "wb") as log:
+    _spawn([fake("engine")], log).wait()
 tell_of("engine")
 """,
         [],

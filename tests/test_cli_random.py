@@ -91,7 +91,7 @@ class Sequence:
         return words + (["--"] if any(a.startswith("-") for a in arguments) else []) + arguments
 
     def option(self, option: click.Option) -> list[str]:
-        if self.dice.random() > 0.15:
+        if self.dice.random() > 0.12:
             return []
         flag = self.dice.choice(option.opts)
         return [flag] if option.is_flag or option.count else [flag, self.value(option)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,22 +67,6 @@ def test_a_database_is_recorded_without_what_is_called_like_a_secret(
     assert locations.parse(location).text == shown
     Remotes(store).add("db", location)
     assert Remotes(store).all() == {"db": shown}
-
-
-def test_a_query_that_an_older_record_has_is_neither_shown_nor_used(
-    store: Store, tmp_path: Path, cli: Cli
-) -> None:
-    with store.port.transaction():
-        store.port.names.put_remote("far", f"ssh://ada@far/p?token={HIDDEN}")
-    assert Remotes(store).location("far") == "ssh://ada@far/p"
-    store.close()
-    for command in ("remote list", "remote list --json", "trust --show", "remote add far x"):
-        done = cli(*command.split(), ok=False)
-        assert HIDDEN not in done.stdout + done.stderr
-        assert "far/p" in done.stdout + done.stderr
-    listed = json.loads(cli("remote", "list", "--json").stdout)
-    assert listed["far"]["location"] == "ssh://ada@far/p"
-    assert f"from {listed['far']['location']} to" in cli("remote", "set-url", "far", "y").stdout
 
 
 def test_what_a_folder_is_trusted_with_is_told_without_secrets_and_whole_otherwise(

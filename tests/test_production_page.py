@@ -97,7 +97,7 @@ def test_every_step_of_the_page_works(
                     found = read_file(tmp_path / "page.toml")
                     if "[[rules]]" in block:
                         assert set(found["libraries"]) == {"support", "sales"}
-                        assert len(found["rules"]) == 3
+                        assert len(found["rules"]) == 2
                     elif "[[providers]]" in block:
                         assert [one.weight for one in found["providers"]] == [3, 1, 1, 0]
                         assert found["timeouts"] == Timeouts(first_byte=60, total=600)

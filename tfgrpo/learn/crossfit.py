@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import APART, Estimate, interval, t_quantile
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, GroupSums, Observation, summed
-from tfgrpo.learn.decide import ByChance
+from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.in_use import Places, effects_in_use
 from tfgrpo.learn.rivals import Nearness, of_name, tried_at
 from tfgrpo.runs.run_versions import Gain
@@ -67,7 +67,7 @@ class Choosing(NamedTuple):
     be in force together; where each of those in force is shown in use; and what is in force at the
     start."""
 
-    rule: Callable[[int], ByChance]
+    rule: Callable[[int], Rule]
     compatible: Callable[[Sequence[str]], Collection[str]]
     in_use: Callable[[tuple[str, ...]], Places]
     start: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""The rule that decides about candidates and experiences by their effects.
+"""Rules that decide about candidates and experiences by their effects, each a class.
 
-It sees effects alone, never a text. It is asked after every step, with all evidence so far. Of
+A rule sees effects alone, never a text. It is asked after every step, with all evidence so far. Of
 promoted texts that are nearly alike, one enters.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.learn.advantage import Effect
 from tfgrpo.learn.library_draft import split_fitting
@@ -29,6 +29,15 @@ class Decisions(NamedTuple):
     dropped: tuple[str, ...]
 
 
+class Rule(Protocol):
+    """Decides about `candidates` and what is `in_force`, both by id, from their effects."""
+
+    def decide(
+        self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
+    ) -> Decisions:
+        """Returns the decisions. A candidate or experience without an effect stays as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class ByChance:
     """Promotes a candidate whose chance to help is `promote` or more. Gives up a candidate whose
@@ -46,8 +55,6 @@ class ByChance:
     def decide(
         self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
     ) -> Decisions:
-        """Decides about `candidates` and what is `in_force`, both by id. What has no known effect
-        stays as it is."""
         known = [id for id in candidates if id in effects]
         promoted = [id for id in known if effects[id].chance >= self.promote]
         retired = [id for id in known if effects[id].above < self.retire]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, problem_of
 from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
-from tfgrpo.learn.decide import ByChance, figures
+from tfgrpo.learn.decide import Rule, figures
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.in_use import Choices, effects_in_use, places_in_use
 from tfgrpo.learn.policies.protocol import Step
@@ -76,7 +76,7 @@ class Measurement:
                 self._advantages.set_aside(name)
         self._texts |= texts
 
-    def gain(self, step: int, rule: Callable[[int], ByChance]) -> Gain | None:
+    def gain(self, step: int, rule: Callable[[int], Rule]) -> Gain | None:
         """What the run gains by its own attempts up to its last step; None where nothing was tried.
         `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}

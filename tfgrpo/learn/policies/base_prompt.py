@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from tfgrpo.learn.candidates import DECLINED, NEEDED
 from tfgrpo.learn.collector import Collector
+from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.probation import Probation
 from tfgrpo.learn.policies.protocol import Learned, Refusal, Step
@@ -73,8 +74,8 @@ class BasePrompt(Probation):
 
     prompts: ClassVar[tuple[str, ...]] = (*Probation.prompts, "objective", "description")
 
-    def __init__(self, parts: RunParts, collector: Collector) -> None:
-        super().__init__(parts, collector)
+    def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
+        super().__init__(parts, collector, rule)
         self._prompt = parts.domain.template("objective", parts.prompts)
         self._of_tools = parts.domain.template("description", parts.prompts)
 

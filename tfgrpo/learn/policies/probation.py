@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from tfgrpo.learn.candidates import Proposals, free_places
 from tfgrpo.learn.collector import Batch, Collector, contrasted
-from tfgrpo.learn.decide import ByChance, Settling, settle, without_rivals
+from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.measure import Measurement
 from tfgrpo.learn.policies.protocol import Learned, Step
@@ -35,13 +35,14 @@ help is taken: in simulations of short runs that gains more than it loses
 
 
 class Probation:
-    """The policy `probation`. See `Policy`."""
+    """The policy `probation`. `rule` decides what becomes of candidates; without one, it is
+    `ByChance`, and `AT_THE_END` in the last step."""
 
     prompts: ClassVar[tuple[str, ...]] = ("summary", "lesson")
     settings: ClassVar[tuple[str, ...]] = ("examples",)
 
-    def __init__(self, parts: RunParts, collector: Collector) -> None:
-        self._parts, self._collector = parts, collector
+    def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
+        self._parts, self._collector, self._rule = parts, collector, rule
         self._store, self._run, self._settings = parts.session.store, parts.run, parts.settings
         self._measurement = Measurement(parts)
         self._proposals, self._cap = Proposals(parts, collector), self._settings.library_tokens
@@ -58,8 +59,9 @@ class Probation:
         self._measurement.add(step.number)
         effects = self._measurement.effects(pool, rivals)
 
-        def rule(number: int) -> ByChance:
-            return AT_THE_END if step.is_last and number == step.number else ByChance()
+        def rule(number: int) -> Rule:
+            is_last = step.is_last and number == step.number
+            return self._rule or (AT_THE_END if is_last else ByChance())
 
         promoted = rule(step.number).decide(effects, *pool.names)
         decided = without_rivals(promoted, effects, rivals)
