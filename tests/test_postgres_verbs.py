@@ -259,4 +259,4 @@ def test_each_step_of_the_page_on_a_shared_database_runs(cluster: Cluster, tmp_p
         timeout=200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "bob  trainer" in done.stdout
+    assert "bob     trainer" in done.stdout

@@ -35,11 +35,11 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in (*http_connection.AUTHORITIES, "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
-    http_connection._load.cache_clear()
+    http_connection._loaded.cache_clear()
     return seen
 
 
-def test_clients_of_https_share_what_was_loaded_until_the_file_changes(
+def test_clients_of_https_share_what_was_loaded_of_a_file(
     loads: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own.pem"
@@ -48,8 +48,10 @@ def test_clients_of_https_share_what_was_loaded_until_the_file_changes(
     for _ in range(3):
         open_client(Connection("https://llm.example.com/v1", "k"), 5.0)
     assert len(loads) == 1
-    own.write_text("no certificate")
-    with pytest.raises(CertificatesUnreadable, match=r"own\.pem"):
+    other = tmp_path / "other.pem"
+    other.write_text("no certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    with pytest.raises(CertificatesUnreadable, match=r"other\.pem"):
         open_client(Connection("https://llm.example.com/v1", "k"), 5.0)
 
 
