@@ -10,7 +10,7 @@ import sqlite3
 
 from sqlite_utils import Database, Migrations
 
-from tfgrpo.migrations import APPLICATION_ID, SCHEMA, tables
+from tfgrpo.migrations import APPLICATION_ID, tables
 
 migrations = Migrations("tfgrpo")
 
@@ -44,6 +44,42 @@ begin select raise(abort, 'events are append-only'); end;
 """
 
 
+@migrations()
+def m001_first(db: Database) -> None:
+    """The first schema: versions, events, refs, and what training leaves behind."""
+    for script in (tables.VERSIONS_AND_EVENTS, tables.REFS, tables.TRAINING, EVENT_TRIGGERS):
+        run_script(db, script)
+    for table in UNIQUE.keys() - {"events"}:  # whose triggers know of redaction
+        for verb in ("update", "delete"):
+            db.execute(
+                f"create trigger {table}_no_{verb} before {verb} on {table} "
+                f"begin select raise(abort, '{table} is append-only'); end"
+            )
+    for table, keys in UNIQUE.items():
+        same = " or ".join(f"{key} = new.{key}" for key in keys)
+        db.execute(  # `insert or replace` would delete without asking the delete trigger
+            f"create trigger {table}_no_replace before insert on {table} "
+            f"when exists (select 1 from {table} where {same}) "
+            f"begin select raise(abort, '{table} is append-only'); end"
+        )
+    db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.execute("pragma user_version = 1")
+
+
+@migrations()
+def m002_remotes(db: Database) -> None:
+    """Where other stores are, by the name that their branches are known under here."""
+    run_script(db, tables.REMOTES)
+    db.execute("pragma user_version = 2")
+
+
+@migrations()
+def m003_indexes(db: Database) -> None:
+    """Which tags stand at a version, without reading all of them."""
+    run_script(db, tables.INDEXES)
+    db.execute("pragma user_version = 3")
+
+
 DECISION_TRIGGERS = """
 create trigger decisions_no_delete before delete on decisions
 begin select raise(abort, 'decisions is append-only'); end;
@@ -63,24 +99,17 @@ begin select raise(abort, 'decisions is append-only'); end;
 
 
 @migrations()
-def m001_first(db: Database) -> None:
-    """Versions, events, names, what training leaves behind, and decisions."""
-    run_script(db, tables.ALL + EVENT_TRIGGERS + DECISION_TRIGGERS)
-    for table in UNIQUE.keys() - {"events"}:  # whose triggers know of redaction
-        for verb in ("update", "delete"):
-            db.execute(
-                f"create trigger {table}_no_{verb} before {verb} on {table} "
-                f"begin select raise(abort, '{table} is append-only'); end"
-            )
-    for table, keys in UNIQUE.items():
-        same = " or ".join(f"{key} = new.{key}" for key in keys)
-        db.execute(  # `insert or replace` would delete without asking the delete trigger
-            f"create trigger {table}_no_replace before insert on {table} "
-            f"when exists (select 1 from {table} where {same}) "
-            f"begin select raise(abort, '{table} is append-only'); end"
-        )
-    db.execute(f"pragma application_id = {APPLICATION_ID}")
-    db.execute(f"pragma user_version = {SCHEMA}")
+def m004_decisions(db: Database) -> None:
+    """Who decided what about production, when, on what evidence and why."""
+    run_script(db, tables.DECISIONS + DECISION_TRIGGERS)
+    db.execute("pragma user_version = 4")
+
+
+@migrations()
+def m005_merges(db: Database) -> None:
+    """What a history has of other branches, without reading all of its versions."""
+    run_script(db, tables.MERGES)
+    db.execute("pragma user_version = 5")
 
 
 def run_script(db: Database, script: str) -> None:

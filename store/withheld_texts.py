@@ -76,6 +76,7 @@ class Withheld:
     def _counts(self, words: Sequence[str]) -> Iterator[int]:
         """Yields the numbers of words of the texts that may begin so."""
         for length, known in self.firsts.items():
+            yield from known.get(b"", ())  # recorded by an older release, without its first words
             if length <= len(words):
                 yield from known.get(_digest(self.key, words[:length])[:FIRST_BYTES], ())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import os
 import re
@@ -25,8 +24,8 @@ from wires import WireEndpoint
 import tfgrpo
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_agent import _read_output, command_from, problem_json, read_reward
-from tfgrpo.agents.user_program import MARK
+from tfgrpo.agents.command_agent import GIVEN, _read_output, command_from, read_reward
+from tfgrpo.agents.user_program import MARK, Limits, Task, run
 from tfgrpo.agents.workspace import SHOWN, Workspace
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
@@ -1084,4 +1083,22 @@ def test_a_command_that_is_not_there_is_refused_with_the_folder_where_it_runs(
 def test_the_page_names_each_field_that_a_command_reads() -> None:
     _, _, section = (ROOT / "docs/your-agent.md").read_text().partition("## A command\n")
     known = set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
-    assert set(re.findall(r'"(\w+)":', inspect.getsource(problem_json))) <= known
+    assert {"prompt", *GIVEN} <= known
+
+
+def test_nothing_fails_unseen_behind_a_program_that_ends_well(tmp_path: Path) -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    def remembered(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+        tasks.append(asyncio.Task(work, loop=loop, **more))
+        return tasks[-1]
+
+    async def ask(*command: str) -> bytes:
+        asyncio.get_running_loop().set_task_factory(remembered)
+        task = Task(command, tmp_path, {}, b"x" * 300_000)
+        return (await run(task, Limits(240, 1000, 1 << 20), "token"))[0]
+
+    assert asyncio.run(ask("cat")) == b"x" * 300_000
+    assert asyncio.run(ask("true")) == b""
+    assert len(tasks) >= 6
+    assert [one for one in tasks if not one.cancelled() and one.exception()] == []

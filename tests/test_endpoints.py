@@ -293,6 +293,7 @@ def test_each_answer_costs_what_it_costs_where_it_was_given(tmp_path: Path) -> N
         ({"base_url": "http://h/v1", "limit": True}, "limit: Input should"),
         ({"base_url": "http://h/v1", "weight": -1}, "weight"),
         ({"base_url": "http://h/v1", "price": 3}, "price: Input should"),
+        ({"base_url": "http://h/v1", "price": {"prompt": 1}}, "price: "),
         ({"base_url": "http://h/v1", "concurency": 3}, "concurency: Extra inputs"),
     ],
 )

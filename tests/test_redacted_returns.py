@@ -18,7 +18,7 @@ from tfgrpo.mirror.from_git import bring_back
 from tfgrpo.mirror.to_git import mirror
 from tfgrpo.redaction import plan_everywhere, redact_everywhere
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.errors import InvalidOperation, TransferError
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer import bundle, locations, sync
@@ -237,6 +237,21 @@ def test_a_long_text_is_looked_through_in_no_time(tmp_path: Path) -> None:
             assert not known.holds(long)
         assert made["digest"] < 8_400, "one for a position, and some by chance"
         assert known.holds(f"{long} {' '.join(f'word{n}' for n in range(30))}")
+
+
+def test_what_was_recorded_without_first_words_is_known(place: str) -> None:
+    with Store.init(place) as ours, Store.init(f"{place}x") as older:
+        ours.commit("main", [Operation("ADD", text=TEXT)], message="x")
+        redact(ours, Target(texts=(NAME,)), reason="x")
+        (made,) = decisions(ours, kind="redaction", subject="texts")
+        pairs = [one[:2] for one in made.content["withheld"]]  # type: ignore[attr-defined]
+        content = {**made.content, "withheld": pairs}
+        if key_path(ours).exists():
+            shutil.copy(key_path(ours), key_path(older))
+        decide(older, "redaction", "texts", content)
+        assert withheld(older).holds(f"So says {TEXT}")
+        assert withheld(older).holds(f"Ask ({NAME})")
+        assert not withheld(older).holds("Klaus pays.")
 
 
 def test_whatever_the_text_it_is_taken_out_and_what_is_known_of_others_stays(place: str) -> None:

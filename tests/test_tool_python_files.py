@@ -152,7 +152,9 @@ def test_removal_follows_no_link_and_leaves_nothing(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
     (outside / "kept").write_text("x")
+    (outside / "kept").chmod(0o444)
     inside.mkdir()
+    (inside / "hard").hardlink_to(outside / "kept")  # as `git clone` makes
     build(inside, 5000)
     build(inside / "d" / "d", 0)
     (inside / "0").mkdir()
@@ -163,7 +165,7 @@ def test_removal_follows_no_link_and_leaves_nothing(tmp_path: Path) -> None:
     os.mkfifo(inside / "pipe")
     session_bounds.remove_scratch(inside)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
-    assert (outside / "kept").exists()
+    assert (outside / "kept").stat().st_mode & 0o777 == 0o444
     linked = tmp_path / "linked"
     linked.symlink_to(outside)
     session_bounds.remove_scratch(linked)

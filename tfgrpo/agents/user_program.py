@@ -173,8 +173,9 @@ class _Watched:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
-        finally:
+        except asyncio.CancelledError:
             transport.abort()
+            raise
 
     def _takes_too_much(self) -> bool:
         members = self._family.members(process_table.AGE)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tfgrpo.costs.prices import Price
+from tfgrpo.costs.prices import Price, PriceInvalid
 from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
 from tfgrpo.model.rate_limits import Throttle, Turned, turn_of
@@ -106,7 +106,12 @@ def _listed(table: Mapping[str, Any], prices: Mapping[str, Any], model: str) -> 
         raise ValueError(first_error(error)) from None
     if checked.price is not None:
         prices = {**prices, checked.base_url: checked.price}
-    price = find_price(checked.model or model, checked.base_url, prices)
+    try:
+        price = find_price(checked.model or model, checked.base_url, prices)
+    except PriceInvalid:
+        if checked.price is None:  # it is of [prices]
+            raise
+        raise ValueError("price: this is not how one is written") from None
     return ListedEndpoint(**{**checked.model_dump(), "price": price})
 
 

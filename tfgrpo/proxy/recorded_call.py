@@ -54,6 +54,7 @@ MOST_TAGS, MOST_LETTERS = 16, 200
 _name = re.compile(r"[\w.-]{1,64}").fullmatch
 _continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
 _object = re.compile(rb'"usage(?:Metadata)?"\s*:\s*(?=\{)').match
+_json = re.compile(rb"\{|\[\s*\{").match
 _decoder = JSONDecoder()
 
 BEGINNING = 4 << 10
@@ -208,7 +209,7 @@ def _failure(pieces: tuple[bytes, ...]) -> Refusal | None:
         return Refusal(CUT, "no answer")
     if page_of(content[:LOOKED_AT].decode("utf-8", "replace")) is not None:
         return Refusal(0, "a web page")
-    if content[:1] not in (b"{", b"["):
+    if _json(content) is None:  # such as the words of a recording
         return None
     if not whole:
         reason = "stop"

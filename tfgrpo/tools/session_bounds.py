@@ -112,14 +112,19 @@ def _deleted_files(folder: Path, process: int) -> dict[object, int]:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Removes a folder and all in it that can be, however deep. Follows no link."""
-    if folder.is_symlink() or not folder.exists():
-        return
-    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+    """Removes a folder and all in it that can be, however deep. Follows no link, and changes no
+    file's mode: one may have another name elsewhere."""
+    removal = ["rm", "-rf", "--", str(folder)]
+    opening = ["find", str(folder), "-type", "d", "!", "-perm", "-700"]
+    opening += ["-execdir", "chmod", "u+rwx", "{}", ";"]
+    environment = child_processes.without_keys()
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    environment["PATH"] = os.pathsep.join(filter(os.path.isabs, folders))  # else find refuses
+    for command in (removal, opening, removal):
+        if folder.is_symlink() or not folder.exists():
+            return
         with suppress(OSError):
-            environment = child_processes.without_keys()
-            streams = {"stdout": DEVNULL, "stderr": DEVNULL}
-            child_processes.start([*command, "--", str(folder)], environment, **streams).wait()
+            child_processes.start(command, environment, stdout=DEVNULL, stderr=DEVNULL).wait()
 
 
 BEGINS = "tfgrpo-"
