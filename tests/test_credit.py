@@ -20,6 +20,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import (
     Credited,
     Observation,
+    RecordedAttempts,
     _chunk,
     _Shown,
     credits,
@@ -254,6 +255,24 @@ def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: 
         changed = [Operation("MODIFY", helps.id, "When in doubt, go on.")]
         found = named(credits(store, store.commit("main", changed, message="by hand")))
     assert found["When in doubt, go on."].credit is None
+
+
+def test_a_step_that_begins_meanwhile_waits_for_the_next_time(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    with ScriptedEndpoint(swayed) as server:
+        desk = trained(tmp_path, verifier, server)
+    with Store.open(desk.path) as store:
+        recorded = RecordedAttempts(store, store.tip("main"))
+        before = recorded.estimates()
+        columns = "calls, outcome, reward, verdict, time"
+        with store.port.transaction():
+            store.port.execute(
+                f"insert into rollouts (run, step, problem, sample, version, {columns}) "
+                f"select run, step + 1, problem, sample, {store.port.last_version()}, {columns} "
+                "from rollouts"
+            )
+        assert recorded.estimates() == before
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 from conftest import Cli
@@ -14,6 +17,8 @@ from scripted import ScriptedEndpoint
 from tfgrpo.data.leakage import describe_duplicates, describe_leaks, duplicates, leaks
 from tfgrpo.data.problems import Problem
 
+LIMIT = 40
+"""Seconds of work for what takes a few here."""
 LONG = (
     "A train leaves the town of Alder at {a} in the morning and travels east at {b} miles an hour,"
     " while another leaves Birch, which lies {c} miles away, and travels west at the same speed."
@@ -179,3 +184,15 @@ def test_problems_that_stand_twice_among_those_to_evaluate_with_are_told(
             told = " ".join(cli(*command, *model).stderr.split())
             for name in ("h",) if command[0] == "eval" else ("h", "g", "s"):
                 assert f"{name}.jsonl: 1 problem in it more than once (line-1 = line-3)" in told
+
+
+def test_texts_without_a_number_are_compared_in_seconds() -> None:
+    dice = random.Random(1)
+    words = [f"{a}{b}" for a in ascii_lowercase for b in ascii_lowercase]
+    texts = [" ".join(dice.choices(words, k=150)) for _ in range(10_000)]
+    known = [problem(f"t{n}", text) for n, text in enumerate(texts)]
+    asked = [problem(f"e{n}", " ".join(dice.choices(words, k=150))) for n in range(3_000)]
+    asked.append(problem("near", texts[7].replace(texts[7].split()[75], "x")))
+    began = time.process_time()
+    assert [(leak.evaluation, leak.training) for leak in leaks(known, asked)] == [("near", "t7")]
+    assert time.process_time() - began < LIMIT

@@ -238,7 +238,7 @@ def test_every_option_that_a_hint_can_name_is_one_of_train() -> None:
         ("commit = 3", "[commit] takes only sign and key", "sign = true"),
         ("[commit]\nsing = true", "[commit] takes only sign and key", "sign = true"),
         ("[trian]", "there is no table [trian]", "did you mean [train]?"),
-        ("epochs = 3", "there is no table [epochs]", "settings go in [model], [train]"),
+        ("epochs = 3", "epochs stands in no table", "settings go in [model], [train]"),
         ("[other]", "there is no table [other]", "author stands above them"),
     ],
 )
@@ -251,6 +251,18 @@ def test_what_is_wrong_outside_of_the_tables_is_told_as_what_it_is(
         read_toml(path)
     assert str(caught.value) == f"{path}: {told}"
     assert hint in str(caught.value.hint)
+
+
+def test_a_file_that_cannot_be_read_is_told_with_its_path_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tfgrpo.toml"
+    path.mkdir()
+    monkeypatch.delenv("TFGRPO_AUTHOR", raising=False)
+    for read in (lambda: read_toml(path), lambda: default_author(str(tmp_path))):
+        with pytest.raises(SettingsError) as error:
+            read()
+        assert str(error.value) == f"{path}: Is a directory"
 
 
 @pytest.mark.parametrize(

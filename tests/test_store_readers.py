@@ -17,6 +17,7 @@ from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.mirror import mirror
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.history.blame import stats
 from tfgrpo.store.history.revisions import TAG, resolve_range
 from tfgrpo.store.sql.port import Port
 from tfgrpo.store.transfer import bundle
@@ -99,6 +100,11 @@ def test_fsck_finds_nothing_wrong_where_somebody_commits_before_its_every_read(
     disturbed: Store,
 ) -> None:
     assert fsck(disturbed).problems == ()
+
+
+def test_stats_counts_the_versions_and_events_of_one_state(disturbed: Store) -> None:
+    found = stats(disturbed, disturbed.resolve("main"))
+    assert found.file_events == found.file_versions - 1, "each version but v0 has one event"
 
 
 def test_a_log_begins_in_the_state_whose_names_it_shows(disturbed: Store) -> None:

@@ -86,7 +86,8 @@ def _settings(root: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+        why = getattr(error, "strerror", error)
+        raise SettingsError(f"{path}: {why}", hint="the file must be TOML") from None
     check_signing(settings, path)
     return settings
 

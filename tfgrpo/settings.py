@@ -210,7 +210,8 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     except FileNotFoundError:
         raise SettingsError(f"no file {path}", hint="--config takes a TOML file") from None
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+        why = getattr(error, "strerror", error)
+        raise SettingsError(f"{path}: {why}", hint="the file must be TOML") from None
     check_signing(tables, path)
     for name in (SETTING, COMMIT):  # who signs: read where that is needed, and no part of a run
         tables.pop(name, None)
@@ -225,7 +226,9 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         if name not in (*TABLES, LISTED):
             near = difflib.get_close_matches(name, (*TABLES, COMMIT), n=1)
             hint = f"did you mean [{near[0]}]? {hint}" if near else hint
-            raise SettingsError(f"{path}: there is no table [{name}]", hint=hint)
+            is_table = isinstance(table, dict)
+            wrong = f"there is no table [{name}]" if is_table else f"{name} stands in no table"
+            raise SettingsError(f"{path}: {wrong}", hint=hint)
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: {name} is a table", hint=f"write [{name}] above settings")
     return tables

@@ -52,6 +52,8 @@ def _spoken(messages: Turns) -> Turns:
     return tuple(one for one in messages if one[0] != "system")
 
 
+RUN = 4
+"""How many words in a row texts share that are compared: to compare all with all takes minutes."""
 NEAR = 90.0
 """How alike two texts are, out of 100 (rapidfuzz's ratio), to be nearly the same."""
 
@@ -110,17 +112,22 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
         "\n\n".join(text for _, text in own_words(one.messages, examples)) or one.problem
         for one in problems
     ]
-    alike: dict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
-    for place, text in enumerate(own[: len(training)]):
-        alike[_numbers(text)][place] = plain(text)
+    texts = [plain(text) for text in own]
+    figures = [_numbers(text) for text in own]
+    having: dict[int, list[int]] = defaultdict(list)
+    for place in range(len(training)):
+        for run in _runs(texts[place]):
+            having[run].append(place)
     leaked = []
-    for problem, text in zip(evaluation, own[len(training) :], strict=True):
+    for number, problem in enumerate(evaluation, len(training)):
         twin = equal.get(_key(problem))
         if twin is not None:
             leaked.append(Leak(problem.id, twin.id, 100.0, _same_answer(problem, twin)))
             continue
-        others = alike.get(_numbers(text), {})
-        nearest = process.extractOne(plain(text), others, scorer=fuzz.ratio, score_cutoff=NEAR)
+        text = texts[number]
+        places = sorted({place for run in _runs(text) for place in having.get(run, ())})
+        others = {n: texts[n] for n in places if figures[n] == figures[number]}
+        nearest = process.extractOne(text, others, scorer=fuzz.ratio, score_cutoff=NEAR)
         if nearest is not None:
             _, likeness, place = nearest
             twin = training[place]
@@ -179,6 +186,12 @@ def _key(problem: Problem) -> str:
 
 def _same_answer(one: Problem, other: Problem) -> bool:
     return one.answer.casefold().split() == other.answer.casefold().split()
+
+
+def _runs(text: str) -> set[int]:
+    """The runs of words in a text, as hashes; a short text is one run."""
+    words = text.split()
+    return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}
 
 
 def _numbers(text: str) -> tuple[str, ...]:

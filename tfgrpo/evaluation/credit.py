@@ -85,18 +85,20 @@ class RecordedAttempts:
         return {group: [first(end, group) for end in ends] for group in groups}
 
     def _read(self, by: str) -> Iterator[tuple[int, str, Chunk]]:
-        """Yields attempts of one of `steps`, with its place, and of one group."""
+        """Yields attempts of one of `steps`, with its place, and of one group. What has begun since
+        is left out."""
         places = {(one.run.uid, one.step, one.version): n for n, one in enumerate(self.steps)}
         for run in self._runs:
             rows = self._store.runs.rewards(run, CONFIRMING, None, by)
             for (step, version), some in groupby(rows, key=lambda row: (row.step, row.version)):
-                while batch := list(islice(some, AT_ONCE)):
+                place = places.get((run.uid, step, version))
+                while place is not None and (batch := list(islice(some, AT_ONCE))):
                     groups: dict[str, list[RewardRow]] = {}
                     for row in batch if not by else filter(lambda row: row.kind, batch):
                         groups.setdefault(row.kind if by else "", []).append(row)
                     for group, drawn in groups.items():
                         chunk = _chunk((run.uid, version), self._libraries[version], drawn)
-                        yield places[run.uid, step, version], group, chunk
+                        yield place, group, chunk
 
 
 class _Shown(NamedTuple):
