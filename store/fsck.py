@@ -44,6 +44,7 @@ def _fsck(store: Store) -> Checked:
         digests: dict[int, bytes] = {}
         orders: dict[int, str | None] = {}
         lanes: dict[int, Live] = {}
+        shaped: dict[int, tuple[str, int]] = {}
         versions = port.last_version() + 1
         after = 0
         for link in port.chain():
@@ -58,7 +59,7 @@ def _fsck(store: Store) -> Checked:
             if wrong is not None:
                 yield Defect(version.name, wrong)
             orders[version.number] = library_order.source(version)
-            yield from _replay(port, version, rows, lanes)
+            yield from _replay(port, version, rows, lanes, shaped)
             if version.position in snapshots:
                 snapshots.discard(version.position)
                 live = lanes[lane_of(version.position)]
@@ -129,12 +130,19 @@ Live: TypeAlias = dict[str, tuple[int, int]]
 
 
 def _replay(
-    port: Port, version: Version, rows: list[EventRow], lanes: dict[int, Live]
+    port: Port,
+    version: Version,
+    rows: list[EventRow],
+    lanes: dict[int, Live],
+    shaped: dict[int, tuple[str, int]],
 ) -> Iterator[Defect]:
-    """Checks that events follow on what is live, keeping what is live at each lane's end."""
+    """Checks that events follow on what is live, keeping what is live at each lane's end, and the
+    experience and birth of each row that was read."""
     lane = lane_of(version.position)
     if lane not in lanes:
-        lanes[lane] = {} if lane == 0 else _live_at(port, port.lane_base(lane))
+        # By snapshots, of which a wrong one is told as well.
+        at = replay.live_rows(port, port.lane_base(lane)) if lane else set[int]()
+        lanes[lane] = {shaped[row][0]: (row, shaped[row][1]) for row in at if row in shaped}
     live = lanes[lane]
     for row, op, experience, _, _, _, replaces, birth, _, _, _ in rows:
         standing = live.get(experience)
@@ -151,11 +159,7 @@ def _replay(
             live.pop(experience, None)
         elif op != "KEEP":
             live[experience] = row, birth or row
-
-
-def _live_at(port: Port, position: int) -> Live:
-    rows = port.events_at(replay.live_rows(port, position))  # a wrong snapshot is told of as well
-    return {row.experience: (row.row, row.birth or row.row) for row in rows}
+            shaped[row] = experience, birth or row
 
 
 def _names(store: Store, versions: int) -> Iterator[Defect]:

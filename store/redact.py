@@ -19,7 +19,7 @@ import json
 import mmap
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import FOLDER
-from tfgrpo.store.canonical import is_id
+from tfgrpo.store.canonical import canonical, is_id
 from tfgrpo.store.errors import (
     InvalidOperation,
     StoreError,
@@ -54,6 +54,8 @@ Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
 """What a file is called that was being written and has not taken its place."""
+ENTRY = re.compile(r'"[a-z]+":|\[\d+,"[^]]*]|"[0-9a-f]{64}"')
+"""What the content of a decision about redacted texts is made of."""
 
 
 class Target(NamedTuple):
@@ -257,17 +259,27 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     home = store.path.parent
     whole = home.resolve().name == FOLDER
     files = sorted(home.rglob("*") if whole else home.glob(store.path.name + "*"))
-    return [path for path in files if path != marker and holds(path, written)]
+    held = [path for path in files if path != marker and holds(path, written)]
+    own = {REDACTION + one.subject for one in decisions(store, kind=REDACTION)}
+    for one in decisions(store, kind=REDACTION):
+        own.update(ENTRY.findall(canonical(one.content).decode()))
+    named = str(store.path)
+    return [path for path in held if not str(path).startswith(named) or holds(path, written, own)]
 
 
-def holds(path: Path, written: Sequence[str]) -> bool:
-    """Whether there is a file that holds one of these forms of a text. Raises OSError."""
+def holds(path: Path, written: Sequence[str], but: Collection[str] = ()) -> bool:
+    """Whether there is a file that holds one of these forms of a text, other than within what is
+    left aside. Raises OSError."""
+    pattern = matches_bytes(written)
+    if but:  # whose places are passed over: the first that begins is found
+        aside = b"|".join(re.escape(one.encode()) for one in sorted(but))
+        pattern = re.compile(b"(?P<aside>%b)|%b" % (aside, pattern.pattern))
     if not path.is_file():
         return False
     with suppress(FileNotFoundError), path.open("rb") as file:  # another process may remove it
         if os.fstat(file.fileno()).st_size:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return matches_bytes(written).search(content) is not None
+                return any(one.lastgroup != "aside" for one in pattern.finditer(content))
     return False
 
 

@@ -200,6 +200,22 @@ def test_one_place_chooses_the_implementation_of_the_port() -> None:
         assert {f for f in users if not f.startswith(f"store/{room}/")} == {"store/opening.py"}
 
 
+def test_a_class_of_the_port_has_at_most_25_methods() -> None:
+    methods = {
+        node.name: sum(
+            isinstance(one, ast.FunctionDef)
+            and not one.name.startswith("_")
+            and not any("property" in ast.unparse(part) for part in one.decorator_list)
+            for one in node.body
+        )
+        for name in ("sql/port", "sql/port_parts", "sql/runs", "sqlite/side_files")
+        for node in nodes(ROOT / "store" / f"{name}.py")
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {"Port", "SqlNames", "SqlStorage", "SqlRecords", "SqliteTraffic"} <= methods.keys()
+    assert {name: number for name, number in methods.items() if number > 25} == {}
+
+
 def test_sql_is_spoken_by_the_implementation_and_its_schema() -> None:
     spoken = importers("sqlite3", "sqlite_utils")
     outside = {f for f in spoken if not f.startswith(("store/sqlite/", "migrations/"))}

@@ -512,7 +512,7 @@ def test_a_database_that_crashes_amid_commits_leaves_whole_versions(tmp_path: Pa
 # news:
 
 
-def test_a_move_is_known_elsewhere_within_two_seconds(shared: str, store: Store) -> None:
+def test_a_move_is_known_elsewhere_within_a_tenth_of_a_second(shared: str, store: Store) -> None:
     add(store, "0")
     live = LiveLibrary(store=shared)
     other = Store.open(shared, author="bob")
@@ -520,7 +520,7 @@ def test_a_move_is_known_elsewhere_within_two_seconds(shared: str, store: Store)
 
     def delays() -> list[float]:
         found = []
-        for _ in range(3):
+        for _ in range(30):
             add(other, f"n{len(numbers)}")
             committed = time.monotonic()
             until(lambda: live.version.number > numbers[-1], pause=0.001)
@@ -528,7 +528,7 @@ def test_a_move_is_known_elsewhere_within_two_seconds(shared: str, store: Store)
             numbers.append(live.version.number)
         return sorted(found)
 
-    until(lambda: delays()[-1] < 2)  # as it is while nobody else has the machine
+    until(lambda: delays()[-2] < 0.1)  # as it is while nobody else has the machine
     other.close()
     live.close()
     assert numbers == list(range(1, len(numbers) + 1))
@@ -539,7 +539,7 @@ def test_a_watcher_of_a_database_that_was_away_goes_on(store: Store, shared: str
     before = port.changes()
     store.port.rows(  # type: ignore[attr-defined]
         "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
-        " and query like '%%@.decisions%%' and pid <> pg_backend_pid()"
+        " and query like 'listen%%' or query like '%%@.decisions%%' and pid <> pg_backend_pid()"
     )
     add(store, "x")
     until(lambda: port.changes() != before)

@@ -15,6 +15,7 @@ from waiting import until
 from tfgrpo.store import Operation, StaleVersion, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history import replay
 from tfgrpo.store.sqlite.file import SUFFIX, WriterQueue
 
 WRITERS, READERS, COMMITS = 8, 4, 60
@@ -242,6 +243,22 @@ def test_a_fast_forward_does_not_forget_what_another_writer_just_committed(
         with pytest.raises(StaleVersion):
             merges.merge(store, "main", store.tip("web"), message="m")
         assert [e.text for e in store.library("main")] == ["ours"]
+
+
+def test_an_append_after_another_writer_reads_what_came_between(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(path) as store, Store.open(path) as other:
+        store.commit("main", [add(f"e{n}") for n in range(100)], message="m")
+        first, second, third, *_ = store.library()
+        changed = [Operation("DELETE", first.id), Operation("MODIFY", second.id, "changed")]
+        other.commit("main", [*changed, Operation("KEEP", third.id), add("theirs")], message="m")
+        monkeypatch.setattr(replay, "shapes_at", None)  # which reads a library
+        store.commit("main", [Operation("KEEP", second.id), add("ours")], message="m")
+        monkeypatch.undo()
+        texts = [e.text for e in store.library()]
+        assert texts == ["changed", *(f"e{n}" for n in range(2, 100)), "theirs", "ours"]
+        assert fsck(store).problems == ()
 
 
 def test_what_a_failed_transaction_made_live_is_forgotten(path: Path) -> None:

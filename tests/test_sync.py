@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_helpers import add, begin, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
+from tfgrpo.cli.main import tfgrpo
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, process_lock
 from tfgrpo.store.errors import (
@@ -23,6 +25,7 @@ from tfgrpo.store.errors import (
     InvalidName,
     InvalidOperation,
     PushRefused,
+    StoreError,
     TransferError,
 )
 from tfgrpo.store.history import name_moves
@@ -204,6 +207,33 @@ def test_a_clone_that_fails_leaves_nothing(
             locations.parse(location), tmp_path / "x/y/.tfgrpo/store.db", author="bob", ssh=ssh
         )
     assert [p for p in sorted(tmp_path.iterdir()) if p.name != "far-ssh.log"] == before
+
+
+@pytest.mark.parametrize("damage", ["a byte of a text", "a byte of a page", "the last write"])
+def test_a_clone_that_is_damaged_before_it_takes_its_place_leaves_nothing(
+    damage: str, team: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = next(iter(team.library())).text.encode()
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    def damaged(
+        file: Path, *more: int, check: Callable[..., None] = locations._check_whole
+    ) -> None:
+        content = bytearray(file.read_bytes())
+        if damage == "the last write":
+            file.with_name(f"{file.name}-wal").write_bytes(b"what could not be moved into the file")
+        else:
+            content[content.index(text) if "text" in damage else 4096 + 3] ^= 1
+            file.write_bytes(content)
+        check(file, *more)
+
+    monkeypatch.setattr(locations, "_check_whole", damaged)
+    done = CliRunner().invoke(tfgrpo, ["clone", "team", "copy"])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, StoreError)
+    assert str(done.exception).startswith("the copy ")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_clone_into_a_store_is_refused(team: Store, tmp_path: Path) -> None:

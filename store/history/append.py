@@ -33,6 +33,7 @@ from tfgrpo.store.records import (
     Op,
     Operation,
     Version,
+    lane_of,
     lane_start,
 )
 
@@ -263,9 +264,17 @@ class TipState(NamedTuple):
 
 
 def tip_state_at(port: Port, version: Version, known: TipState | None = None) -> TipState:
-    """The state at a version: `known`, if that is of it, else from a replay."""
+    """The state at a version: from `known`, which is used up, where the version follows on it or a
+    few events lie between; else from a replay."""
     if known and (known.version.digest, known.position) == (version.digest, version.position):
         return known
+    if known and _follows_shortly(port, version, known):
+        for row in port.events(known.position, version.position):
+            if row.op == "DELETE":
+                known.live.pop(row.experience, None)
+            elif row.op != "KEEP":
+                known.live[row.experience] = LiveRow(row.row, row.birth or row.row)
+        return TipState(version, version.position, known.live, _cost(port, version))
     shapes = replay.shapes_at(port, version)
     live = {id: LiveRow(row, birth) for id, _, row, birth in shapes}
     return TipState(version, version.position, live, _cost(port, version))
@@ -297,6 +306,15 @@ def grown(
         port.put_snapshot(version.position, sorted(live_row.row for live_row in live.values()))
         cost = 0
     return TipState(version, version.position, live, cost)
+
+
+def _follows_shortly(port: Port, version: Version, known: TipState) -> bool:
+    if lane_of(version.position) != lane_of(known.position):
+        return False
+    if not 0 <= version.position - known.position <= replay.SHORT_RANGE:
+        return False
+    there = port.version(known.version.number)  # another, when a transaction around it failed
+    return there is not None and there.digest == known.version.digest
 
 
 def _cost(port: Port, version: Version) -> int:

@@ -52,7 +52,8 @@ ROWS = {
 
 
 EVERY = 1.0
-"""Seconds after which the database is asked again whether somebody has committed."""
+"""Seconds after which the database is asked whether somebody has committed: a notice can be missed,
+and a pooler passes none on."""
 NEWEST = """
 select (select max(number) from @.versions), (select max(row) from @.reflog),
     (select max(row) from @.redactions), (select max(row) from @.decisions)
@@ -137,7 +138,7 @@ class PostgresPort(Session, Port):
         """`unprepared` is for who asks whether the library is there."""
         super().__init__(parse_address(place) if isinstance(place, str) else place)
         self._newest: Any = None
-        self._read_at, self._changes = -EVERY, 0
+        self._read_at, self._changes, self._listening = -EVERY, 0, 0
         self._reading = False
         if unprepared:
             return
@@ -189,8 +190,15 @@ class PostgresPort(Session, Port):
                 self._reading = False
 
     def changes(self) -> int:
+        if self.in_transaction:
+            return self._changes
+        if self.broken or self._listening != self.opened:
+            self.execute(f"listen {self.channel}")
+            self._listening, self._read_at = self.opened, -EVERY
+        heard = self.again(lambda c: [*c.notifies(timeout=0)])
+        self._changes += any(n.pid != self.connection.pgconn.backend_pid for n in heard)
         now = time.monotonic()
-        if not self.in_transaction and now - self._read_at >= EVERY:
+        if now - self._read_at >= EVERY:
             newest = self.row(NEWEST)
             self._changes += newest != self._newest
             self._newest, self._read_at = newest, now

@@ -89,9 +89,9 @@ class Session:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.quoted = '"' + address.schema + '"'
-        self.lock = int.from_bytes(
-            hashlib.sha256(address.schema.encode()).digest()[:8], "big", signed=True
-        )
+        digest = hashlib.sha256(address.schema.encode()).digest()
+        self.lock = int.from_bytes(digest[:8], "big", signed=True)
+        self.channel = f"tfgrpo_{digest.hex()[:24]}"
         self.opened = 0
         self._connection: psycopg.Connection[Any] | None = None
         self._streams = 0
@@ -199,14 +199,15 @@ class Session:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that writes, when it is this writer's turn; joins one that is open."""
+        """A transaction that writes, when it is this writer's turn; joins one that is open. Its
+        commit is told to whoever listens."""
         if self.in_transaction:
             yield
             return
         begin = (
             f"begin; set local lock_timeout = '{WAIT}';"
             f" set local idle_in_transaction_session_timeout = '{IDLE}';"
-            f" select pg_advisory_xact_lock({self.lock})"
+            f" select pg_advisory_xact_lock({self.lock}); notify {self.channel}"
         )
         with self.begun(begin):
             yield

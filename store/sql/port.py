@@ -85,26 +85,14 @@ where r.name > 'heads0' and not (r.name >= 'protected/' and r.name < 'protected0
 """
 
 
-class Port(ABC):
-    """Versions and events: append, and read. One instance belongs to one thread at a time."""
+class Database(ABC):
+    """What a database has to do. One instance belongs to one thread at a time."""
 
     dialect: ClassVar[Dialect]
-    _first_opened: int = 1 << 62
-    """The first lane that was opened here; those before it are others', and committed."""
-
-    # What a database has to do:
 
     @abstractmethod
     def close(self) -> None:
         """Releases the file or connection."""
-
-    @property
-    @abstractmethod
-    def redactions(self) -> SqlRedactions: ...
-
-    @property
-    @abstractmethod
-    def storage(self) -> SqlStorage: ...
 
     @property
     @abstractmethod
@@ -156,11 +144,6 @@ class Port(ABC):
     def unpacked(self, column: Any) -> list[int]:
         """The rows of a snapshot. Raises ValueError for a damaged one."""
 
-    @property
-    @abstractmethod
-    def records(self) -> SqlRecords:
-        """What training and evaluation leave behind."""
-
     def number(self, query: str, values: Values = ()) -> int:
         """A query's only number; 0 for null."""
         row = self.row(query, values)
@@ -169,6 +152,26 @@ class Port(ABC):
     def column(self, query: str, values: Values = ()) -> list[Any]:
         """A query's only column."""
         return [value for (value,) in self.rows(query, values)]
+
+
+class Port(Database):
+    """Versions and events: append, and read; and the other parts of a library."""
+
+    _first_opened: int = 1 << 62
+    """The first lane that was opened here; those before it are others', and committed."""
+
+    @property
+    @abstractmethod
+    def records(self) -> SqlRecords:
+        """What training and evaluation leave behind."""
+
+    @property
+    @abstractmethod
+    def redactions(self) -> SqlRedactions: ...
+
+    @property
+    @abstractmethod
+    def storage(self) -> SqlStorage: ...
 
     @cached_property
     def names(self) -> SqlNames:

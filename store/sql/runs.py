@@ -82,16 +82,11 @@ class Since(NamedTuple):
     order: str
 
 
-class SqlRecords(ABC):
-    """What training and evaluation leave behind, as `Runs` and `decisions.py` say. Appended, and
-    never changed but by redaction."""
+class SqlCalls(ABC):
+    """The journal of calls, and what they came to."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
-
-    @abstractmethod
-    def writer(self) -> JournalWriter:
-        """A writer to the journal, for another thread; opens nothing yet."""
 
     @abstractmethod
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]: ...
@@ -100,10 +95,6 @@ class SqlRecords(ABC):
     def since(self, table: str, run: int, after: int) -> Since:
         """Which rows of a table come after a place in it."""
 
-    @abstractmethod
-    def last_key(self, column: str) -> str:
-        """The last of the journal's keys in a column that has them in hex, as JSON."""
-
     def plain(self, column: str) -> str:
         """A column as the text that it stands for."""
         return column
@@ -111,94 +102,6 @@ class SqlRecords(ABC):
     def unpacked_call(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """A row of a call with its texts as they are. Raises StoreError."""
         return row
-
-    # Runs:
-
-    def runs(self, name: str | None = None) -> list[Run]:
-        """The runs (of that name), oldest first."""
-        where, values = _where(name=name)
-        return self._read(Run, f"select id, {RUN_COLUMNS} from @.runs {where} order by id", values)
-
-    def append_run(self, run: Run) -> None:
-        values = (*run[1:6], canonical(run.config).decode(), *run[7:])
-        self._append("runs", "id", RUN_COLUMNS, values)
-
-    def states(self, run: int) -> list[RunState]:
-        query = "select state, detail, time from @.run_states where run = ? order by row"
-        return self._read(RunState, query, (run,))
-
-    def append_state(self, run: int, state: RunState) -> None:
-        self._append("run_states", "row", "run, state, detail, time", (run, *state))
-
-    def _append(self, table: str, key: str, columns: str, values: Sequence[object]) -> int:
-        number = self._port.number(f"select max({key}) from @.{table}") + 1
-        places = ",".join("?" * (len(values) + 1))
-        query = f"insert into @.{table} ({key}, {columns}) values ({places})"
-        self._port.execute(query, (number, *values))
-        return number
-
-    def _read(self, kind: type[R], query: str, values: Sequence[object]) -> list[R]:
-        return _records(kind, self._port.rows(query, values))
-
-    # Rollouts:
-
-    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
-        where, values = _where(run=run, step=step, problem=problem)
-        query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
-        return self._read(RolloutRow, query, values)
-
-    def spoken(self, before: int) -> Iterator[SaidRow]:
-        """The attempts recorded before a place, newest first."""
-        answer = self.plain("coalesce(j.answer, '')")
-        query = (
-            "select r.id, r.run, r.step, r.problem, r.sample,"
-            f" {self.plain('r.verdict')}, {answer} from @.rollouts r"
-            f" left join @.journal j on j.key = {self.last_key('r.calls')}"
-            " where r.id < ? order by r.id desc limit ?"
-        )
-        many = FEWEST_SPOKEN
-        while rows := self._port.rows(query, (before, many)):
-            for row in rows:  # a search ends where it has enough
-                yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
-            before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
-
-    def attempts_since(self, run: int, after: int) -> tuple[int, list[AttemptMark]]:
-        since = self.since("rollouts", run, after)
-        rows = self._port.rows(
-            f"select {since.place}, step, problem, sample, version, outcome, reward, time"
-            f" from @.rollouts where {since.where} order by {since.order}",
-            since.values,
-        )
-        checked = check_rows(rows, "iisiisRt", "rollouts")
-        attempts = [AttemptMark._make(row[1:]) for row in checked]
-        return _last(rows, after), attempts
-
-    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
-        rows = self._port.rows(
-            f"select step, version from @.rollouts where run = ? and step <= ? and {COUNTED}"
-            " group by step, version order by step, version",
-            (run, LAST_STEP if upto is None else upto, samples),
-        )
-        return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
-
-    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        assert not name or name.isidentifier(), "a word"
-
-        def member(name: str) -> str:
-            there = f"{self._port.dialect.find}(verdict, '\"{name}\":') > 0"
-            return f"case when {there} then {self._port.dialect.member('verdict', name)} end"
-
-        rows = self._port.stream(
-            f"select step, problem, sample, version, reward, {member('without')},"
-            f" {member('belongs')}, {member(name) if name else 'null'} from @.rollouts"
-            f" where run = ? and step <= ? and {COUNTED} order by step, problem, sample",
-            (run, LAST_STEP if upto is None else upto, samples),
-        )
-        for row in rows:
-            check_row(row, "isiirSSS", "rollouts")
-            yield RewardRow._make((*row[:7], row[7] or ""))
-
-    # Calls:
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
         where, values = _where(run=run, stage=stage, step=step)
@@ -289,6 +192,105 @@ class SqlRecords(ABC):
         dialect = self._port.dialect
         answers = f"(select *, {self.plain('answer')} said from @.journal {where}) a"
         return answers, dialect.kind("said", name, kind), dialect.member("said", name)
+
+
+class SqlRecords(SqlCalls):
+    """What training and evaluation leave behind, as `Runs` and `decisions.py` say. Appended, and
+    never changed but by redaction."""
+
+    @abstractmethod
+    def writer(self) -> JournalWriter:
+        """A writer to the journal, for another thread; opens nothing yet."""
+
+    @abstractmethod
+    def last_key(self, column: str) -> str:
+        """The last of the journal's keys in a column that has them in hex, as JSON."""
+
+    # Runs:
+
+    def runs(self, name: str | None = None) -> list[Run]:
+        """The runs (of that name), oldest first."""
+        where, values = _where(name=name)
+        return self._read(Run, f"select id, {RUN_COLUMNS} from @.runs {where} order by id", values)
+
+    def append_run(self, run: Run) -> None:
+        values = (*run[1:6], canonical(run.config).decode(), *run[7:])
+        self._append("runs", "id", RUN_COLUMNS, values)
+
+    def states(self, run: int) -> list[RunState]:
+        query = "select state, detail, time from @.run_states where run = ? order by row"
+        return self._read(RunState, query, (run,))
+
+    def append_state(self, run: int, state: RunState) -> None:
+        self._append("run_states", "row", "run, state, detail, time", (run, *state))
+
+    def _append(self, table: str, key: str, columns: str, values: Sequence[object]) -> int:
+        number = self._port.number(f"select max({key}) from @.{table}") + 1
+        places = ",".join("?" * (len(values) + 1))
+        query = f"insert into @.{table} ({key}, {columns}) values ({places})"
+        self._port.execute(query, (number, *values))
+        return number
+
+    def _read(self, kind: type[R], query: str, values: Sequence[object]) -> list[R]:
+        return _records(kind, self._port.rows(query, values))
+
+    # Rollouts:
+
+    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
+        where, values = _where(run=run, step=step, problem=problem)
+        query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
+        return self._read(RolloutRow, query, values)
+
+    def spoken(self, before: int) -> Iterator[SaidRow]:
+        """The attempts recorded before a place, newest first."""
+        answer = self.plain("coalesce(j.answer, '')")
+        query = (
+            "select r.id, r.run, r.step, r.problem, r.sample,"
+            f" {self.plain('r.verdict')}, {answer} from @.rollouts r"
+            f" left join @.journal j on j.key = {self.last_key('r.calls')}"
+            " where r.id < ? order by r.id desc limit ?"
+        )
+        many = FEWEST_SPOKEN
+        while rows := self._port.rows(query, (before, many)):
+            for row in rows:  # a search ends where it has enough
+                yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
+            before, many = rows[-1][0], min(2 * many, MOST_SPOKEN)
+
+    def attempts_since(self, run: int, after: int) -> tuple[int, list[AttemptMark]]:
+        since = self.since("rollouts", run, after)
+        rows = self._port.rows(
+            f"select {since.place}, step, problem, sample, version, outcome, reward, time"
+            f" from @.rollouts where {since.where} order by {since.order}",
+            since.values,
+        )
+        checked = check_rows(rows, "iisiisRt", "rollouts")
+        attempts = [AttemptMark._make(row[1:]) for row in checked]
+        return _last(rows, after), attempts
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        rows = self._port.rows(
+            f"select step, version from @.rollouts where run = ? and step <= ? and {COUNTED}"
+            " group by step, version order by step, version",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        assert not name or name.isidentifier(), "a word"
+
+        def member(name: str) -> str:
+            there = f"{self._port.dialect.find}(verdict, '\"{name}\":') > 0"
+            return f"case when {there} then {self._port.dialect.member('verdict', name)} end"
+
+        rows = self._port.stream(
+            f"select step, problem, sample, version, reward, {member('without')},"
+            f" {member('belongs')}, {member(name) if name else 'null'} from @.rollouts"
+            f" where run = ? and step <= ? and {COUNTED} order by step, problem, sample",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        for row in rows:
+            check_row(row, "isiirSSS", "rollouts")
+            yield RewardRow._make((*row[:7], row[7] or ""))
 
     # Evaluations:
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import FOLDER, is_address, located, named_by, parse_address
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError, advice
+from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import begin, is_store, is_there, new_library, there_already
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
@@ -134,7 +135,8 @@ def clone(
                 with Store.init(scratch / path.name, author=author) as store:
                     Remotes(store).add(remote, location.text)
                     done = sync.clone(store, there, remote)
-                _check_whole(scratch / path.name)
+                    versions = store.port.last_version() + 1
+                _check_whole(scratch / path.name, versions)
                 (scratch / path.name).rename(path)
                 atomic_write.sync_folder(path.parent)
                 shutil.rmtree(scratch)
@@ -150,9 +152,9 @@ def clone(
     return done
 
 
-def _check_whole(file: Path) -> None:
-    """Raises StoreError unless a store that was closed is whole in its one file, on the disk.
-    Closing it moves its log into the file, and says nothing where that fails."""
+def _check_whole(file: Path, versions: int) -> None:
+    """Raises StoreError unless a store that was closed is whole in its one file, on the disk, with
+    so many versions. Closing it moves its log into the file, and says nothing where that fails."""
     log = file.with_name(f"{file.name}-wal")
     if log.exists() and log.stat().st_size:
         raise StoreError(
@@ -161,6 +163,16 @@ def _check_whole(file: Path) -> None:
         )
     with file.open("rb+") as handle:
         os.fsync(handle.fileno())
+    with Store.open(file) as store:
+        checked = fsck(store)
+    if checked.problems or checked.versions != versions:
+        what = "versions are missing"
+        for where, wrong, *_ in checked.problems[:1]:
+            what = f"{where} {wrong}"
+        raise StoreError(
+            f"the copy was damaged as it was written: {what}",
+            hint="check the disk, and clone again",
+        )
 
 
 def _clone_into_database(
