@@ -145,7 +145,7 @@ def _left(store: Store, ready: ReadyRun) -> str:
 
     run, plan = ready.run, ready.plan
     if not store.runs.is_on_record(run):
-        return "there was no answer yet, so nothing is on record"
+        return f"run {run.name}: there was no answer yet, so nothing is on record"
     steps = printing.plural(len(plan_steps(plan.problems.train, plan.settings)), "step")
     calls = sum(spent.usage.calls for spent in store.runs.spent(run))
     done = f"{_steps_done(store, run)} of {steps} done, {printing.plural(calls, 'answer')} saved"

@@ -436,6 +436,63 @@ def test_an_agent_that_would_end_the_program_fails_alone(
         rig.attempt(leaves(error, later=later))
 
 
+@pytest.mark.parametrize("error", ENDS[:2], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("how", ["awaited", "TaskGroup"])
+def test_an_agent_whose_task_would_end_the_program_fails_alone(
+    tmp_path: Path, verifier: Verifier, error: BaseException, how: str
+) -> None:
+    async def ends() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        if how == "TaskGroup":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ends())
+        await asyncio.create_task(ends())
+        return "an answer, though it ended"
+
+    with (
+        WireEndpoint(looks_up) as server,
+        rigged(tmp_path, server, verifier) as rig,
+        pytest.raises(CallFailed, match=f"raised {type(error).__name__}|in a TaskGroup"),
+    ):
+        rig.attempt(agent)
+
+
+def test_a_task_that_an_agent_leaves_in_the_background_ends_itself_alone(
+    tmp_path: Path, verifier: Verifier
+) -> None:
+    over = asyncio.Event()
+
+    async def agent(problem: Problem, context: AgentContext) -> str:
+        async def ends() -> None:
+            await over.wait()
+            raise SystemExit(1)
+
+        tasks.append(asyncio.create_task(ends()))
+        tasks.append(asyncio.create_task(asyncio.sleep(60)))
+        tasks[1].cancel()  # before it has begun
+        return "12"
+
+    tasks: list[asyncio.Task[None]] = []
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as rig:
+        made = AgentRollout(FunctionAgent(agent, 4), None, None)
+
+        async def run() -> str:
+            async with made.opened(30.0) as rollout:
+                response = (await rollout(rig.context())).response
+                over.set()
+                (left, cancelled) = await asyncio.gather(*tasks, return_exceptions=True)
+                assert type(left).__name__ == "SystemExit"
+                assert isinstance(left, Exception)
+                assert isinstance(cancelled, asyncio.CancelledError)
+            await rig.calls.endpoint.close()
+            return response
+
+        assert asyncio.run(run()) == "12"
+
+
 def test_an_agent_whose_own_scope_cancels_it_fails_alone(
     tmp_path: Path, verifier: Verifier
 ) -> None:

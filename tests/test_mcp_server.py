@@ -113,24 +113,33 @@ def test_over_http_it_serves_old_and_new_clients_that_bring_the_token(
     url = re.search(r"http://\S+/mcp", line)
     assert url, line + process.stderr.read()
 
-    def client(mode: str) -> Client:
+    def client(mode: str, heard: list[str]) -> Client:
+        async def handler(message: object) -> None:
+            heard.append(type(message).__name__)
+
         headers = {"Authorization": "Bearer s3cret"}
         http = httpx2.AsyncClient(headers=headers, timeout=240)
         transport = streamable_http_client(url[0], http_client=http)
-        return Client(transport, mode=mode)
+        return Client(transport, mode=mode, message_handler=handler)
 
     async def use() -> None:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             async with httpx2.AsyncClient(headers=headers) as http:
                 answer = await http.post(url[0], json={})
                 assert (answer.status_code, "www-authenticate" in answer.headers) == (401, True)
-        async with client("auto") as new_client, client("legacy") as old_client:
+        old: list[str] = []
+        async with client("auto", []) as new_client, client("legacy", old) as old_client:
             _, found = await text_of(new_client, "experiences", problem="days")
             assert found is not None
             assert "v1" in (await old_client.list_prompts()).prompts[0].description
+            await old_client.subscribe_resource(URI)
             async with new_client.listen(resource_subscriptions=[URI]) as subscription:
                 add(store, "Give units.")
                 await next_update(subscription)
+                with anyio.fail_after(240):
+                    while "ResourceUpdatedNotification" not in old:
+                        await anyio.sleep(0.02)
+                assert "PromptListChangedNotification" in old
                 for one in (new_client, old_client):
                     (resource,) = (await one.read_resource(URI)).contents
                     assert resource.text.endswith("[G2] Give units.")

@@ -270,7 +270,7 @@ def test_what_was_spent_is_counted_once_a_ledger_can_be_written_again(tmp_path: 
     assert len(told) == 1
 
 
-def test_a_record_that_is_stuck_holds_no_answer_up_and_gets_all_of_them_later(
+def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(
     settings: ProxySettings, store: Store
 ) -> None:
     """What is stopped here is the other process: the pipe to it fills."""
@@ -288,6 +288,7 @@ def test_a_record_that_is_stuck_holds_no_answer_up_and_gets_all_of_them_later(
         for _ in range(20):
             assert b" 200 " in proxy.ask(post(CHAT, long))[:20]
         assert recorder._pending, "the pipe is full"
+        assert recorder._stuck_until > 0
         process.send_signal(signal.SIGCONT)
         until(lambda: len(recorded(store)) == 21)
     assert not list(store.path.parent.glob("*worker*"))

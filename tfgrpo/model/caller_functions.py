@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -272,6 +273,43 @@ def contained() -> Iterator[None]:
         raise _as_exception(error) from error
 
 
+_call: ContextVar[asyncio.Task[Any] | None] = ContextVar("tfgrpo call", default=None)
+"""The task that awaits code of the caller's; tasks that this code starts have it, too."""
+
+
+@contextmanager
+def contained_with_tasks() -> Iterator[None]:
+    """Has code of the caller's, and each task that it starts, end nothing but itself."""
+    loop = asyncio.get_running_loop()
+    if loop.get_task_factory() is None:
+        loop.set_task_factory(_make_task)
+    token = _call.set(asyncio.current_task())
+    try:
+        with contained():
+            yield
+    finally:
+        _call.reset(token)
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+    context = more.get("context")
+    call = _call.get() if context is None else context.get(_call)
+    if call is None:
+        return asyncio.Task(work, loop=loop, **more)
+    task = asyncio.Task(_within(call, work), loop=loop, **more)
+    task.add_done_callback(lambda _: work.close())  # which was never begun, if that was not
+    return task
+
+
+async def _within(call: asyncio.Task[Any], work: Any) -> Any:
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and call.cancelling():
+            raise  # it comes from outside
+        raise _as_exception(error) from error
+
+
 def _as_exception(error: BaseException) -> Exception:
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
@@ -294,7 +332,7 @@ class Threads:
             limit = asyncio.timeout(seconds)
             try:
                 async with limit:
-                    with contained():
+                    with contained_with_tasks():
                         if on_loop:
                             return await function(*arguments)
                         value = await _in_thread(partial(function, *arguments))

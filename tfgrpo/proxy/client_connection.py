@@ -14,6 +14,7 @@ from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.http_message import (
     BadRequest,
     Headers,
+    KnownHead,
     Request,
     error_body,
     own_answer,
@@ -54,6 +55,9 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._streamed: Exchange | None = None
         self._closing = False
+        self._known: KnownHead | None = None
+        self._head = b""
+        self._missing = 0
         self._held = False
         self._kind: type[Exchange | OwnExchange] | None = None
         """What is made of the request where it changes the protocol."""
@@ -76,6 +80,18 @@ class ClientConnection(asyncio.Protocol):
                 self.exchange.feed(data)
             return
         self.touched = monotonic()
+        if self._missing:
+            data = self._more(data)
+            if not data:
+                return
+        elif self.exchange is None and not self.arriving:
+            begun = None if self._known is None else self._known.again(data)
+            if begun is None:
+                self._head = data
+            else:
+                data = self._again(*begun, data)
+                if not data:
+                    return
         self._around += len(data)
         try:
             self._parser.feed_data(data)
@@ -92,6 +108,36 @@ class ClientConnection(asyncio.Protocol):
         else:
             if self._around > self.proxy.settings.limits.head:
                 self._refuse(431, TOO_LONG)
+
+    def _again(self, request: Request, at: int, data: bytes) -> bytes:
+        """Takes a request whose head is known, and the beginning of its body; returns what follows
+        it, for the parser."""
+        assert request.length is not None
+        if request.length > self.proxy.settings.limits.body:
+            return data
+        end = at + request.length
+        self._around = 0
+        if len(data) >= end:
+            self._begin(request, data[at:end])
+            return data[end:]
+        self.arriving = True
+        self._request = request
+        self._body = [data[at:]]
+        self._missing = end - len(data)
+        return b""
+
+    def _more(self, data: bytes) -> bytes:
+        """Takes more of the body of a request whose head is known; returns what follows it."""
+        rest = data[self._missing :]
+        self._body.append(data[: self._missing] if rest else data)
+        self._missing -= min(self._missing, len(data))
+        if not self._missing:
+            request, self._request = self._request, None
+            self.arriving = False
+            body, self._body = b"".join(self._body), []
+            assert request is not None
+            self._begin(request, body)
+        return rest
 
     def eof_received(self) -> bool:
         """The client sends no more: it is gone, or it waits for its answers (RFC 9112, section
@@ -194,6 +240,7 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         request, self._request = self._request, None
         self.arriving, self._around = False, 0
+        head, self._head = self._head, b""
         assert request is not None
         if self._streamed is not None:
             streamed, self._streamed = self._streamed, None
@@ -201,6 +248,8 @@ class ClientConnection(asyncio.Protocol):
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body = []
+        if head:
+            self._known = KnownHead.of(head, request) or self._known
         if self.exchange is not None:
             self._waiting.append((request, body))
             self.hold(True)

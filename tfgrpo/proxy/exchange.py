@@ -123,6 +123,8 @@ class Exchange:
         request, upstream = self.request, self.upstream
         if body is None:
             self._wire = request_head(request, upstream, None, chunked=request.chunked)
+        elif request.known is not None:
+            self._wire = request.known.wire(upstream, len(body))
         else:
             length = len(body) if request.has_body or body else None
             self._wire = request_head(request, upstream, length)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfgrpo.model.secrets import LONG
 from tfgrpo.store.activity.key_ledger import PREFIX
@@ -60,24 +59,32 @@ MOST_NAMES = 1000
 """Names of headers that are remembered: there are few, and each comes with every request."""
 
 
-class HeaderName(NamedTuple):
-    """What there is to know of a header by its name: the name in small letters, whether a request
-    with it twice is refused, and what becomes of it in a request and in an answer."""
+class HeaderName:
+    """What there is to know of a header by its name."""
 
-    lower: bytes
-    single: bool
-    fate: int
-    part: int
+    __slots__ = ("fate", "lower", "part", "single")
+
+    def __init__(self, name: bytes) -> None:
+        self.lower = lower = name.lower()
+        ours = lower.startswith(OURS)
+        self.single = ours or lower in _SINGLE
+        """Whether a request with it twice is refused."""
+        self.fate = DROP if ours else _FATES.get(lower, FORWARD)
+        self.part = HOPS if ours else _PARTS.get(lower, PLAIN)
 
 
-@lru_cache(MOST_NAMES)
+NAMES: dict[bytes, HeaderName] = {}
+"""Those that came so far."""
+
+
 def header_name(name: bytes) -> HeaderName:
     """Returns what there is to know of a header."""
-    lower = name.lower()
-    if lower.startswith(OURS):
-        return HeaderName(lower, True, DROP, HOPS)
-    fate, part = _FATES.get(lower, FORWARD), _PARTS.get(lower, PLAIN)
-    return HeaderName(lower, lower in _SINGLE, fate, part)
+    known = NAMES.get(name)
+    if known is None:
+        known = HeaderName(name)
+        if len(NAMES) < MOST_NAMES:
+            NAMES[name] = known
+    return known
 
 
 def readable_codings(accepted: bytes) -> bytes:
@@ -97,43 +104,60 @@ def named_by(connection: bytes | None) -> frozenset[bytes]:
     return frozenset(token.strip().lower() for token in connection.split(b","))
 
 
-def request_head(
-    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
-) -> bytes:
-    """Returns the head of a request as it goes on: all of the caller's headers, but for those that
-    are about the connection or for the proxy. The body has that length, or, with None, the one that
-    it came with, if any. A caller with a virtual key gets an answer that is read on its way, and so
-    none that is packed."""
+def head_around(
+    request: Request, upstream: Upstream, *, chunked: bool = False
+) -> tuple[bytes, bytes]:
+    """Returns the head of a request as it goes on, what stands before the digits of the body's
+    length and what stands behind them: all of the caller's headers, but for those that are about
+    the connection or for the proxy. Without a length, what stands before is empty. A caller with a
+    virtual key gets an answer that is read on its way, and so none that is packed."""
     index = request.index
     dropped = named_by(index.get(b"connection"))
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
-    authority = upstream.authority.encode()
-    virtual = virtual_key(sent_key(index))
+    authority = upstream.authority
+    before, virtual = b"", virtual_key(sent_key(index))
     if virtual:
         dropped |= CREDENTIALS | EXTENSIONS
         if upstream.key:
             pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
-        lower, _, fate, _ = header_name(name)
-        if fate == DROP or (fate == LENGTH and chunked):
+        known = NAMES.get(name) or header_name(name)
+        fate = known.fate
+        if fate in (FORWARD, CODINGS):
+            if dropped and known.lower in dropped:
+                continue
+            if fate == CODINGS:
+                value = b"identity" if virtual else readable_codings(value)
+        elif fate == HOST:
+            value = authority.encode()
+        elif fate == DROP or chunked:
             continue
-        if fate == HOST:
-            value = authority
-        elif fate == LENGTH:
-            value = b"%d" % (int(value) if length is None else length)
-        elif lower in dropped:
+        else:
+            before = b"".join((*pieces, name, b": "))
+            pieces = [b"\r\n"]
             continue
-        elif fate == CODINGS:
-            value = b"identity" if virtual else readable_codings(value)
         pieces += (name, b": ", value, b"\r\n")
     if chunked:
         pieces.append(b"Transfer-Encoding: chunked\r\n")
     if b"host" not in index:
-        pieces.append(b"Host: %b\r\n" % authority)
-    if length is not None and b"content-length" not in index:
-        pieces.append(b"Content-Length: %d\r\n" % length)
+        pieces.append(b"Host: %b\r\n" % authority.encode())
     pieces.append(b"\r\n")
-    return b"".join(pieces)
+    return before, b"".join(pieces)
+
+
+def request_head(
+    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
+) -> bytes:
+    """Returns the head of a request as it goes on, with a body of that length, or, with None, with
+    the length that it came with, if any."""
+    before, after = head_around(request, upstream, chunked=chunked)
+    if before:  # the caller named a length
+        shown = request.length if length is None else length
+        assert shown is not None
+        return b"%b%d%b" % (before, shown, after)
+    if length is not None:
+        return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
+    return after
 
 
 def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
@@ -167,7 +191,7 @@ def answer_headers(headers: Headers) -> tuple[list[bytes], bytes, bool]:
     packing, dropped, lines = b"", named_by(None), list[bytes]()
     sized = chunked = False
     for name, value in headers:
-        part = header_name(name).part
+        part = (NAMES.get(name) or header_name(name)).part
         if part == SIZE:
             sized = True
         elif part == PACKING:

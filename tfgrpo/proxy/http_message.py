@@ -1,16 +1,24 @@
-"""HTTP messages as the proxy handles them: heads as they came, and answers of its own."""
+"""HTTP messages as the proxy handles them: heads as they came, and answers of its own.
+
+A client sends the same head with each request, but for the length of the body: what was read from
+its bytes once holds for the same bytes again. So only a head that went through the strict parser is
+known; one that differs in anything but the digits of its length is parsed as ever.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.proxy.forwarded_headers import (
     CREDENTIALS,
+    NAMES,
+    head_around,
     header_name,
     own_key,
     sent_key,
@@ -18,8 +26,14 @@ from tfgrpo.proxy.forwarded_headers import (
 )
 from tfgrpo.rendering.request_placement import api_of
 
+if TYPE_CHECKING:
+    from tfgrpo.proxy.proxy_settings import Upstream
+
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
+_length = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)
+END, DIGITS = b"\r\n\r\n", 9
+"""The end of a head, and digits of a length at most; longer ones are left to the parser."""
 
 
 class BadRequest(Exception):
@@ -35,9 +49,11 @@ class Request:
     """The head of a request: the target and the headers as they came, in order."""
 
     __slots__ = (
-        *("api", "began", "chunked", "has_body", "headers", "index", "keep_alive"),
+        *("api", "began", "chunked", "has_body", "headers", "index", "keep_alive", "known"),
         *("length", "method", "modern", "path", "target"),
     )
+    known: KnownHead | None
+    """The head, where it is one that was parsed before."""
 
     def __init__(
         self, method: bytes, target: bytes, headers: Headers, *, modern: bool, keep_alive: bool
@@ -49,13 +65,16 @@ class Request:
         """Whether the client speaks HTTP/1.1, and so takes chunks."""
         self.keep_alive = keep_alive
         self.began = 0.0
+        self.known = None
         self.index: dict[bytes, bytes] = {}
         index = self.index
+        names = NAMES
         for name, value in headers:
-            lower, is_single, _, _ = header_name(name)
+            known = names.get(name) or header_name(name)
+            lower = known.lower
             if lower not in index:
                 index[lower] = value
-            elif is_single:
+            elif known.single:
                 raise BadRequest(400, f"the header {lower.decode('latin-1')} is there twice")
         self._check_own_keys()
         if not target.startswith(b"/"):
@@ -87,6 +106,17 @@ class Request:
                 "a key of this proxy goes into one header: Authorization, "
                 "x-api-key, api-key or x-goog-api-key",
             )
+
+    def with_length(self, length: int, known: KnownHead | None) -> Request:
+        """Returns a request with this head, but for the length of its body."""
+        other = Request.__new__(Request)
+        other.method, other.target = self.method, self.target
+        other.path, other.api = self.path, self.api
+        other.headers, other.index = self.headers, self.index
+        other.modern, other.keep_alive = self.modern, self.keep_alive
+        other.chunked, other.has_body = False, True
+        other.length, other.known = length, known
+        return other
 
 
 def answer_head(
@@ -133,3 +163,55 @@ def error_body(message: str) -> bytes:
     """Returns an error in the form that the clients of all providers read."""
     error: Mapping[str, object] = {"type": "tfgrpo_proxy", "message": message, "code": None}
     return json.dumps({"type": "error", "error": error, "message": message}).encode()
+
+
+class KnownHead:
+    """The head of a request with a body of known length, which was parsed before."""
+
+    __slots__ = ("_after", "_before", "_request", "_wires")
+
+    def __init__(self, before: bytes, after: bytes, request: Request) -> None:
+        self._before = before
+        self._after = after
+        self._request = request
+        self._wires: dict[Upstream, tuple[bytes, bytes]] = {}
+
+    @classmethod
+    def of(cls, data: bytes, request: Request) -> KnownHead | None:
+        """Returns the head that `data` begins with, as it was parsed; None where it is none that
+        can be known again."""
+        end = data.find(END)
+        plain = request.keep_alive and not request.chunked and b"expect" not in request.index
+        if end < 0 or not plain or not request.length:
+            return None
+        lines = data[: end + 2]
+        many = len(request.headers) + 1
+        if not lines.count(b"\r\n") == lines.count(b"\r") == lines.count(b"\n") == many:
+            return None  # lines that the parser takes otherwise
+        lengths = list(_length.finditer(lines))
+        if len(lengths) != 1 or int(lengths[0][1]) != request.length:
+            return None
+        start, stop = lengths[0].span(1)
+        after = data[stop : end + len(END)]
+        return cls(data[:start], after, request.with_length(request.length, None))
+
+    def again(self, data: bytes) -> tuple[Request, int] | None:
+        """The request that `data` begins with, if it has this head, and where its body begins."""
+        before, after = self._before, self._after
+        if not data.startswith(before):
+            return None
+        at = len(before)
+        stop = data.find(b"\r", at, at + DIGITS + 1)
+        digits = data[at:stop]
+        if stop < 0 or not digits.isdigit() or not data.startswith(after, stop):
+            return None
+        length = int(digits)
+        return (self._request.with_length(length, self), stop + len(after)) if length else None
+
+    def wire(self, upstream: Upstream, length: int) -> bytes:
+        """Returns the head as it goes on to a provider, with a body of that length."""
+        around = self._wires.get(upstream)
+        if around is None:
+            around = head_around(self._request, upstream)
+            self._wires[upstream] = around
+        return b"%b%d%b" % (around[0], length, around[1])

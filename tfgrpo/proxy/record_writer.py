@@ -61,6 +61,8 @@ WAITING, MOST = 5000, 16 << 20
 """Bytes that wait here, others in the pipe; and calls too while the file cannot be written: later
 ones are lost, and counted."""
 PIECE = 256 << 10
+NICE = 10
+"""By how much requests come first (nice(1)) where there are too few processors for both."""
 SIZE = 8
 """Bytes of a count."""
 UNREADABLE = (
@@ -122,7 +124,7 @@ class RecordWriter:
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
         os.set_blocking(pipe, False)
-        ended = False
+        ended = caught_up = False
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
         self._write()  # which counts what was lost before
@@ -136,6 +138,9 @@ class RecordWriter:
                     self._read(pipe)
             ended = self._read(pipe) or ended
             self._write()
+            if not caught_up and not self._waiting:
+                caught_up = True  # before that, what comes is lost where the worker is killed
+                os.nice(NICE)
         if self._spending is not None:
             self._spending.close()
         if self._telemetry is not None:

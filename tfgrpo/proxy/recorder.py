@@ -41,6 +41,10 @@ more of them did; up to so many. Another is replaced at once."""
 TRIES = 3
 """Processes that are given the last calls, at the end, where each is killed."""
 FLUSH = 5.0
+HELD = 1000
+"""Calls that may be sent and not written yet, before that process is given time."""
+BEHIND, STUCK = 0.05, 1.0
+"""Seconds that it is given at a call; and after which it is again, where that was in vain."""
 LEAVE = 60.0
 """Seconds that feedback waits for its call, and that the end waits for the last ones."""
 COMMAND = "from tfgrpo.proxy.record_writer import main; main()"
@@ -72,6 +76,7 @@ class Recorder:
         self._bytes = 0
         """Bytes of both."""
         self._full = False
+        self._stuck_until = 0.0
         self._trouble: str | None = None
         self._added = 0
         self._settled = threading.Condition()
@@ -114,8 +119,25 @@ class Recorder:
         data = call.packed(own_keys)
         self._pending.append(data)
         self._bytes += len(data)
-        if self.process is not None:
+        if self.process is None:
+            return
+        self._send()
+        if (self._pending or len(self._sent) > HELD) and self._reported:
+            self._let_catch_up()
+
+    def _let_catch_up(self) -> None:
+        """Gives the process that writes a moment, which gets too little of a processor without
+        that: what it has not written yet fits into the pipe to the next one if it is killed."""
+        if time.monotonic() < self._stuck_until:
+            return
+        full = bool(self._pending)
+        room = select.select([], [self._pipe], [], BEHIND)[1] if full else []
+        if room:
             self._send()
+        elif not full and select.select([self._lines], [], [], BEHIND)[0]:
+            self._listen()
+        else:
+            self._stuck_until = time.monotonic() + STUCK
 
     def flush(self) -> None:
         """Waits until what is over by now is on record, if it can be. For another thread than the

@@ -21,7 +21,7 @@ from tfgrpo.domains.base import (
     describe_value,
 )
 from tfgrpo.domains.function import number_of
-from tfgrpo.model.caller_functions import contained
+from tfgrpo.model.caller_functions import contained_with_tasks
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import as_text, visible
 from tfgrpo.model.secrets import scrub
@@ -214,7 +214,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
 async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
     """What a domain's rollout comes to, without known secrets: its texts are judged, recorded and
     shown to the reflection model. Raises DomainError for what is no Trajectory."""
-    with contained():
+    with contained_with_tasks():
         outcome = domain.rollout(context)
         if not inspect.isawaitable(outcome):
             raise DomainError(
@@ -244,7 +244,7 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
     """The domain's verdict, by a worker process or a model; unverifiable where the judge fails.
     Raises DomainError for a reward out of [0, 1] or no verdict, and EndpointError."""
     try:
-        with contained():
+        with contained_with_tasks():
             verdict = await _verdict(domain, context, trajectory)
     except CallFailed as error:
         return Verdict(None, None, scrub(f"unverifiable: {error}"))

@@ -2,7 +2,8 @@
 
 Few clients show prompts and resources to their model, so the tool `experiences(problem)` has the
 same; `feedback(call, score)` records what became of it. Changes are announced to who listens
-(protocol 2026-07-28). Nothing is cached. Its transports are standard streams and streamable HTTP.
+(protocol 2026-07-28) and as notifications of earlier protocols. Nothing is cached. Its transports
+are standard streams and streamable HTTP.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import math
 import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import mcp_types as types
 import uvicorn
-from mcp.server import Server
+from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
+from mcp.server.models import InitializationOptions
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -31,6 +35,7 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
 )
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ServerEvent, event_to_notification
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
@@ -95,6 +100,7 @@ REFUSAL = {"content-type": "text/plain", "www-authenticate": 'Bearer realm="tfgr
 PATIENCE = 2
 """Seconds that requests under way have at the end."""
 Context: TypeAlias = ServerRequestContext[Any, Any]
+Subscription: TypeAlias = types.SubscribeRequestParams | types.UnsubscribeRequestParams
 log = logging.getLogger("tfgrpo.mcp")
 
 
@@ -201,6 +207,14 @@ class Lookups:
         return CallContent(id, json.dumps(request, ensure_ascii=False), "")
 
 
+class _Announcing(Server[Any]):
+    """A server that tells clients of earlier protocols, too, that its lists change."""
+
+    def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
+        changing = NotificationOptions(prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(changing)
+
+
 class LibraryServer:
     """A library over MCP; `server` is run on a transport while `announcing` is entered."""
 
@@ -212,9 +226,11 @@ class LibraryServer:
         self._top_k = top_k
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
+        self._subscribed: set[int] = set()
+        """Clients by the `id` of their parameters, which a connection has once."""
         from tfgrpo import __version__
 
-        self.server: Server[Any] = Server(
+        self.server: Server[Any] = _Announcing(
             NAME,
             version=__version__,
             title="Learned experiences",
@@ -225,7 +241,12 @@ class LibraryServer:
             on_get_prompt=self._get_prompt,
             on_list_resources=self._list_resources,
             on_read_resource=self._read_resource,
+            on_subscribe_resource=partial(self._subscribe, self._subscribed.add),
+            on_unsubscribe_resource=partial(self._subscribe, self._subscribed.discard),
             on_subscriptions_listen=self._listening,
+        )
+        self.server.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, self._announce_to
         )
 
     # changes:
@@ -257,6 +278,26 @@ class LibraryServer:
                 known = library
                 for event in (PromptsListChanged(), ResourcesListChanged(), ResourceUpdated(URI)):
                     await self._bus.publish(event)
+
+    async def _announce_to(self, context: Context, params: object) -> None:
+        """Tells a client of an earlier protocol what changes; its connection's end cancels this."""
+        session, client = context.session, id(context.session.client_params)
+        sending, changes = anyio.create_memory_object_stream[ServerEvent](math.inf)
+        leave = self._bus.subscribe(sending.send_nowait)
+        try:
+            async for event in changes:
+                if not isinstance(event, ResourceUpdated) or client in self._subscribed:
+                    await session.send_notification(event_to_notification(event, {}))
+        finally:
+            leave()
+            self._subscribed.discard(client)
+
+    async def _subscribe(
+        self, change: Callable[[int], None], context: Context, params: Subscription
+    ) -> types.EmptyResult:
+        self._check(params.uri)
+        change(id(context.session.client_params))
+        return types.EmptyResult()
 
     # the prompt and the resource:
 
