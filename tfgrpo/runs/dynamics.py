@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tfgrpo.runs.run_versions import step_of, step_stats, versions_of
+from tfgrpo.runs.run_status import run_figures
+from tfgrpo.runs.run_versions import step_stats
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import OPS
 from tfgrpo.store.store import Store
@@ -24,33 +24,23 @@ class Series(NamedTuple):
 def dynamics(store: Store, run: Run) -> list[Series]:
     """A run's figures by step: reward, mixed groups, rollouts, tokens, tool calls, library,
     events."""
-    versions = versions_of(store, run)
-    stats = [step_stats(version) for version in versions]
-    steps = [step_of(version) for version in versions]
-    written: dict[object, int] = {}
-    tools: dict[object, int] = {}
-    for spent in store.runs.spent(run):
-        if spent.stage == "rollout":
-            tokens = spent.usage.completion_tokens
-            written[spent.step] = written.get(spent.step, 0) + tokens
-        elif spent.stage == "tool":
-            tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
-    attempts = Counter(mark.step for mark in store.runs.attempts_since(run)[1])
-    counts = [store.counts(version) for version in versions]
-    series = [
-        Series("mean reward", tuple(s.reward for s in stats)),
-        Series("mixed groups", tuple(_share(s.mixed, s.groups) for s in stats)),
-        Series("rollouts", tuple(s.attempts for s in stats)),
-        Series(
-            "tokens a rollout",
-            tuple(_share(written.get(step, 0), attempts[step]) for step in steps),
+    every = run_figures(store, run, {}).steps
+    steps = [(one, one.learned) for one in every if one.learned is not None]
+    stats = [step_stats(learned.version) for _, learned in steps]
+    figures: dict[str, Iterable[float | None]] = {
+        "mean reward": (one.reward for one in stats),
+        "mixed groups": (_share(one.mixed, one.groups) for one in stats),
+        "rollouts": (one.attempts for one in stats),
+        "tokens a rollout": (
+            _share(one.rollouts.usage.completion_tokens, sum(one.outcomes.values()))
+            for one, _ in steps
         ),
-        Series("library", tuple(float(len(store.library(version))) for version in versions)),
-    ]
-    if tools:
-        series.append(Series("tool calls", tuple(float(tools.get(step, 0)) for step in steps)))
-    series += [Series(op, tuple(float(count.get(op, 0)) for count in counts)) for op in OPS]
-    return series
+        "library": (float(learned.library) for _, learned in steps),
+    }
+    if any(one.tool_calls for one in every):
+        figures["tool calls"] = (float(one.tool_calls) for one, _ in steps)
+    figures |= {op: [float(learned.events.get(op, 0)) for _, learned in steps] for op in OPS}
+    return [Series(name, tuple(values)) for name, values in figures.items()]
 
 
 def _share(part: float | None, whole: float | None) -> float | None:

@@ -130,53 +130,6 @@ class RunFigures:
         issues = [one for step in self.steps if step.learned for one in step.learned.issues]
         return tuple(reversed(issues))
 
-    def object(self) -> dict[str, Any]:
-        """The figures as JSON for programs."""
-        return {
-            "run": self.run.name,
-            "state": self.state,
-            "fraction": self.fraction,
-            "steps_total": self.steps_total,
-            "steps_done": self.steps_done,
-            "steps": [_step_object(step) for step in self.steps],
-            "spent": _total_object(self.spent),
-            "budget": self.budget and self.budget._asdict(),
-            "budget_spent": self.budget_spent,
-            "calls_a_minute": self.calls_a_minute,
-            "seconds_left": self.live and self.live.seconds_left,
-            "dollars_left": self.live and self.live.dollars_left,
-            "in_flight": self.live and self.live.in_flight,
-            "phase": self.live and self.live.phase,
-        }
-
-
-def _step_object(step: StepFigures) -> dict[str, Any]:
-    learned = step.learned
-    return {
-        "step": step.step,
-        "attempts": step.attempts,
-        "groups": step.groups,
-        "mixed": step.mixed,
-        "reward": step.reward and step.reward.mean,
-        "low": _finite(step.reward and step.reward.low),
-        "high": _finite(step.reward and step.reward.high),
-        "outcomes": dict(step.outcomes),
-        "tool_calls": step.tool_calls,
-        "spent": _total_object(step.spent),
-        "version": learned and learned.version.name,
-        "library": step.library,
-        "events": learned and dict(learned.events),
-        "refused": step.refused,
-    }
-
-
-def _total_object(spent: Total) -> dict[str, Any]:
-    return {**spent.usage._asdict(), "retries": spent.retries, "dollars": spent.dollars}
-
-
-def _finite(bound: float | None) -> float | None:
-    return bound if bound is not None and abs(bound) != float("inf") else None
-
 
 _Kind: TypeAlias = tuple[str, str, str | None]
 
