@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.store.errors import SECRET, BadLocation, StoreError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql:", "postgres:")
 DEFAULT_LIBRARY = "main"
+CONNECT_SECONDS = 10
 LIVENESS = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
@@ -55,6 +56,11 @@ class Address(NamedTuple):
         return f"tfgrpo_{self.library}"
 
     @property
+    def queue(self) -> str:
+        """The schema of the database that the library's queue of workers is in."""
+        return f"{self.schema}_queue"
+
+    @property
     def place(self) -> str:
         """The library and its database in words, for an error: `support in team on db.example`."""
         return f"library {self.library} in {self.database or 'the database'} on {self.host}"
@@ -85,6 +91,14 @@ def with_password(text: str) -> str:
 def secrets_of(address: Address) -> dict[str, str]:
     """The password, and what else is secret, that came with an address, by libpq's names."""
     return dict(_secrets.get(address.text, {}))
+
+
+def connection_settings(address: Address, program: str = "tfgrpo") -> dict[str, Any]:
+    """What libpq is told beside the address, which has the last word, with its secrets."""
+    usual = {"application_name": program, "connect_timeout": CONNECT_SECONDS, **LIVENESS}
+    named = address.conninfo.partition("?")[2]
+    settings = {name: value for name, value in usual.items() if f"{name}=" not in named}
+    return {**settings, **secrets_of(address)}
 
 
 def passwords_read() -> set[str]:

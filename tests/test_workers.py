@@ -10,7 +10,6 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -335,7 +334,7 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
 
     Store.init(shared, author="tests").close()
     address = queue_address(shared)
-    library = address.schema.removesuffix("_queue")
+    library = address.schema
     trainer, reader = f"{library}_trainer", f"{library}_reader"  # roles are the whole cluster's
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
         for name, level in ((trainer, "trainer"), (reader, "reader")):
@@ -345,14 +344,14 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
 
     async def crew(user: str) -> int:
         conninfo = address.conninfo.replace("postgres@", f"{user}@")
-        async with opened(replace(address, conninfo=conninfo)) as queue:
+        async with opened(address._replace(conninfo=conninfo)) as queue:
             return len(await queue.crew())
 
     assert asyncio.run(crew("postgres")) == asyncio.run(crew(trainer)) == 0
     with pytest.raises(StoreError, match="may not use the queue"):
         asyncio.run(crew(reader))
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
-        connection.execute(f"drop schema {address.schema} cascade".encode())
+        connection.execute(f"drop schema {address.queue} cascade".encode())
         connection.execute(f"delete from {library}.members where level <> 'owner'".encode())
         connection.execute(f"drop role {trainer}, {reader}".encode())
 

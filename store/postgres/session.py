@@ -14,7 +14,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper, StrDumperUnknown
 
 from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
-from tfgrpo.store.address import LIVENESS, secrets_of
+from tfgrpo.store.address import connection_settings
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, not_unicode, upgrade_hint
 from tfgrpo.store.postgres.rights import refusal_of
 
@@ -66,7 +66,6 @@ def register(connection: psycopg.Connection[Any]) -> None:
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 T = TypeVar("T")
-CONNECT_SECONDS = 10
 WAIT = "60s"
 """How long a writer waits for its turn."""
 IDLE = "5min"
@@ -215,21 +214,13 @@ class Session:
 
 def connect(address: Address) -> psycopg.Connection[Any]:
     """Opens a connection in autocommit mode. Raises StoreError."""
-    settings: dict[str, Any] = {
-        "connect_timeout": CONNECT_SECONDS,
-        "application_name": "tfgrpo",
-        **LIVENESS,
-    }
-    named = address.conninfo.partition("?")[2]
-    settings = {k: v for k, v in settings.items() if f"{k}=" not in named}
-    settings |= secrets_of(address)
     try:
         connection: psycopg.Connection[Any] = psycopg.connect(
             address.conninfo,
             autocommit=True,
             client_encoding="UTF8",
             prepare_threshold=None,  # a pooler may give each transaction another server process
-            **settings,
+            **connection_settings(address),
         )
     except psycopg.Error as error:
         raise unreachable_error(error, address) from None

@@ -261,7 +261,7 @@ class PostgresMembers:
 
     def _grant_queue(self, user: str, level: Level | None) -> None:
         """Lets those who train use the workers' queue, where there is one of this user's."""
-        schema = self._port.address.schema + "_queue"
+        schema = self._port.address.queue
         own = self._port.row(
             "select 1 from pg_namespace where nspname = %s"
             " and pg_has_role(session_user, nspowner, 'MEMBER')",

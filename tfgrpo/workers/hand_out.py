@@ -25,6 +25,7 @@ from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
+from tfgrpo.store.address import Address
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
@@ -37,7 +38,6 @@ from tfgrpo.workers.queue import (
     TASK,
     CrewMember,
     Queue,
-    QueueAddress,
     opened,
     queue_address,
 )
@@ -73,7 +73,7 @@ class Waiting:
 
 @asynccontextmanager
 async def handing_out(
-    address: QueueAddress, heartbeat: float = HEARTBEAT, patience: float = ALONE
+    address: Address, heartbeat: float = HEARTBEAT, patience: float = ALONE
 ) -> AsyncIterator[HandOut]:
     """Yields what has a run's groups made by a queue's workers, or here after `patience` seconds
     without any. The driver gives a sign of life every `heartbeat` seconds. Raises StoreError."""

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.store.address import (
+    CONNECT_SECONDS,
+    Address,
+    connection_settings,
+    is_address,
+    parse_address,
+)
 from tfgrpo.store.errors import InvalidOperation, StoreError
 
 if TYPE_CHECKING:
@@ -22,8 +29,6 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 TASK = "group"
-SUFFIX = "_queue"
-"""What the name of a library's schema ends with where its queue is."""
 HEARTBEAT = 5.0
 """Seconds between a worker's signs of life."""
 SILENT = 3.0
@@ -31,7 +36,6 @@ SILENT = 3.0
 AT_ONCE = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 """When a job is tried again: a time that is past on every machine, whatever its clock says."""
 CHECK = "check that the database is running, and what its user may do"
-CONNECT_SECONDS = 10.0
 CONNECTIONS = 4
 
 TABLES = """
@@ -124,16 +128,6 @@ select o.name, count(j.id) filter (where j.status = 'todo') as queued,
   from offers o left join procrastinate_jobs j on j.queue_name = o.queue
  group by o.name order by o.name
 """
-
-
-@dataclass(frozen=True, slots=True)
-class QueueAddress:
-    """Where a queue is: what libpq is given, with its secrets by their names, and the schema of the
-    database."""
-
-    conninfo: str
-    schema: str
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,21 +233,19 @@ class Queue:
             await self.app.job_manager.retry_job_by_id_async(job, retry_at=AT_ONCE)
 
 
-def queue_address(store: str) -> QueueAddress:
-    """Where a store's queue is. Raises InvalidOperation for a store that is a file."""
-    from tfgrpo.store.address import is_address, parse_address, secrets_of
-
+def queue_address(store: str) -> Address:
+    """The database that a store's queue is in. Raises InvalidOperation for a store that is a
+    file."""
     if not is_address(store):
         raise InvalidOperation(
             f"workers need a shared store, and {store} is a file",
             hint="--store postgresql://USER@HOST/DATABASE; docs/scale.md says how to move there",
         )
-    address = parse_address(store)
-    return QueueAddress(address.conninfo, address.schema + SUFFIX, secrets_of(address))
+    return parse_address(store)
 
 
 @asynccontextmanager
-async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Queue]:
+async def opened(address: Address, name: str = "tfgrpo") -> AsyncIterator[Queue]:
     """Opens, or makes, the queue at an address for the block's length. Raises StoreError."""
     from procrastinate import App, PsycopgConnector
 
@@ -261,12 +253,12 @@ async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Q
         # not as options of the connection, which poolers refuse; each statement is a transaction,
         # which takes half of the round trips
         await connection.set_autocommit(True)
-        await connection.execute("select set_config('search_path', %s, false)", (address.schema,))
+        await connection.execute("select set_config('search_path', %s, false)", (address.queue,))
 
     await _prepare(address)
     connector = PsycopgConnector(
         conninfo=address.conninfo,
-        kwargs=_settings(address, name),
+        kwargs=connection_settings(address, name),
         min_size=1,
         max_size=CONNECTIONS,
         timeout=CONNECT_SECONDS,
@@ -282,49 +274,48 @@ async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Q
         await app.close_async()
 
 
-async def _prepare(address: QueueAddress) -> None:
+async def _prepare(address: Address) -> None:
     """Makes the queue's schema where there is none, whoever else does so too."""
     import psycopg
     from procrastinate.schema import SchemaManager
     from psycopg import sql
 
-    digest = hashlib.sha256(address.schema.encode()).digest()
+    digest = hashlib.sha256(address.queue.encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
-    schema = sql.Identifier(address.schema)
+    schema = sql.Identifier(address.queue)
     with _translating():
         connection = await psycopg.AsyncConnection.connect(
-            address.conninfo, **_settings(address, "tfgrpo")
+            address.conninfo, **connection_settings(address)
         )
         async with connection:
-            if await _is_there(connection, address.schema, "outcomes"):
+            if await _is_there(connection, address.queue, "outcomes"):
                 return
             await connection.execute("select pg_advisory_xact_lock(%s)", (number,))
-            if await _is_there(connection, address.schema, "outcomes"):
+            if await _is_there(connection, address.queue, "outcomes"):
                 return
             await connection.execute(sql.SQL("create schema if not exists {}").format(schema))
             await connection.execute(sql.SQL("set local search_path to {}").format(schema))
             await connection.execute(SchemaManager.get_schema().encode())
             await connection.execute(TABLES.encode())
-            await _let_members_in(connection, address.schema)
+            await _let_members_in(connection, address)
 
 
-async def _let_members_in(connection: Any, schema: str) -> None:
+async def _let_members_in(connection: Any, address: Address) -> None:
     """Lets those use a new queue who may train the library that it belongs to."""
     from psycopg import sql
 
-    library = schema.removesuffix(SUFFIX)
-    if not await _is_there(connection, library, "members"):
+    if not await _is_there(connection, address.schema, "members"):
         return
     cursor = await connection.execute(
         sql.SQL(
             "select m.name from {}.members m join pg_roles r on r.rolname = m.name"
             " where m.level in ('trainer', 'owner') and m.name <> session_user"
-        ).format(sql.Identifier(library))
+        ).format(sql.Identifier(address.schema))
     )
     for (name,) in await cursor.fetchall():
         for what in ("usage on", "all on all tables in", "all on all sequences in"):
             grant = sql.SQL(f"grant {what} schema {{}} to {{}}")
-            named = grant.format(sql.Identifier(schema), sql.Identifier(name))
+            named = grant.format(sql.Identifier(address.queue), sql.Identifier(name))
             await connection.execute(named)
 
 
@@ -335,15 +326,6 @@ async def _is_there(connection: Any, schema: str, table: str) -> bool:
         (schema, table),
     )
     return await cursor.fetchone() is not None
-
-
-def _settings(address: QueueAddress, name: str) -> dict[str, Any]:
-    from tfgrpo.store.address import LIVENESS
-
-    usual = {"application_name": name, "connect_timeout": int(CONNECT_SECONDS), **LIVENESS}
-    named = address.conninfo.partition("?")[2]
-    settings = {name: value for name, value in usual.items() if f"{name}=" not in named}
-    return {**settings, **address.secrets}
 
 
 @contextmanager
@@ -396,17 +378,17 @@ class Crew:
         }
 
 
-def read_crew(address: QueueAddress) -> Crew:
+def read_crew(address: Address) -> Crew:
     """Who works at a queue; nobody where there never was one. Nothing is written. Raises
     StoreError."""
     import psycopg
     from psycopg.rows import dict_row
 
-    more: dict[str, Any] = dict(address.secrets)
+    settings = connection_settings(address)
     try:
-        with psycopg.connect(address.conninfo, autocommit=True, **more) as connection:
+        with psycopg.connect(address.conninfo, autocommit=True, **settings) as connection:
             cursor = connection.cursor(row_factory=dict_row)
-            cursor.execute("select set_config('search_path', %s, false)", (address.schema,))
+            cursor.execute("select set_config('search_path', %s, false)", (address.queue,))
             cursor.execute("select to_regclass('outcomes') is not null as there")
             if not any(row["there"] for row in cursor):
                 return Crew()

@@ -26,6 +26,7 @@ from tfgrpo.learn.groups import GroupTask
 from tfgrpo.model.budget import BudgetReached, parse
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.project import Project
+from tfgrpo.store.address import Address
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.workers.queue import (
@@ -36,7 +37,6 @@ from tfgrpo.workers.queue import (
     TASK,
     Offer,
     Queue,
-    QueueAddress,
     opened,
 )
 from tfgrpo.workers.restart_workers import is_orphan
@@ -122,7 +122,7 @@ class Worker:
         """Ends the work: no further group is begun, and those that are have `grace` seconds."""
         self._stopping.set()
 
-    async def run(self, address: QueueAddress) -> None:
+    async def run(self, address: Address) -> None:
         """Works until it is stopped. A database that is away is waited for."""
         for name in ("procrastinate", "psycopg.pool"):  # whose errors are told here, in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
