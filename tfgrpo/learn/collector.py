@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -87,7 +88,7 @@ class Collector:
         soon as it is whole, and its place in the batch. Raises EndpointError when every attempt
         failed, and StoppedEarly when the first attempts of the run leave nothing to learn."""
         settings, progress = self._settings, self._progress
-        recorded = self._recorded(batch.step)
+        recorded = self.recorded(batch.step)
         count = len(batch.problems)
         progress.groups, progress.groups_done, progress.mixed = count, 0, 0
         progress.attempts, progress.attempts_done = count * settings.group_size, 0
@@ -131,7 +132,7 @@ class Collector:
         is above `above`. Attempts are made one after the other until that is known; they are on
         record like all others, and part of no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
-        recorded = self._recorded(race.step)
+        recorded = self.recorded(race.step)
         gathering = Gathering(race.group.problem, trial)
         for turn in range(race.attempts):
             sample = CONFIRMING + race.number * race.attempts + turn
@@ -143,7 +144,18 @@ class Collector:
                 return above > 0
         return False
 
-    def _recorded(self, step: int) -> Recorded:
+    async def mean(
+        self, step: int, gathering: Gathering, samples: Iterable[int], recorded: Recorded
+    ) -> float | None:
+        """The mean reward of some attempts, which are of no group. One that cannot be judged counts
+        as 0; None where all fail."""
+        await gather_all(self.here.attempt(step, gathering, n, recorded) for n in samples)
+        made = (one for one in gathering.group.rollouts if one.outcome != "failed")
+        rewards = [one.reward or 0.0 for one in made]
+        return fmean(rewards) if rewards else None
+
+    def recorded(self, step: int) -> Recorded:
+        """The attempts of a step that are on record."""
         rows = self._store.runs.rollouts(self._run, step)
         return {(row.problem, row.sample): row for row in rows}
 

@@ -11,6 +11,7 @@ from math import inf
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.own_gain import measured_at
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_problems import RunProblems
 
@@ -18,7 +19,7 @@ MARGIN = 1.1
 """What an attempt to come costs over one so far: a library grows, and so do its prompts."""
 AT_A_GATE, COMPARED = 3, 2
 """The libraries that are scored at a run's end, at least: at a gate the last one, that of the start
-and the empty one; elsewhere the best one and the empty one."""
+and the empty one; elsewhere the best one and the empty one, or that of the start."""
 
 
 class Payable:
@@ -30,6 +31,7 @@ class Payable:
         settings = parts.settings
         most, samples = settings.heldout_problems, settings.heldout_samples
         compared = COMPARED * (len(data.heldout[:most]) + len(data.sealed))
+        compared += COMPARED * len(measured_at(settings, data.train))
         self._at_end = samples * (AT_A_GATE * len(data.gate[:most]) + compared)
 
     def after(self, step: int, batch: Sequence[Problem], size: int) -> float:
