@@ -181,6 +181,32 @@ def test_the_interval_covers_what_a_run_gained_that_took_something(
     assert sum(one.low <= true <= one.high for true, one in known) >= 0.88 * len(known)
 
 
+def test_what_a_run_began_with_and_that_harms_is_in_no_choice() -> None:
+    dice, worth = random.Random(1), {"helps": 0.3, "harms": -0.3}
+    found: dict[str, list[Observation]] = {str(n): [] for n in range(24)}
+    for step in range(4):
+        for problem, there in found.items():
+            for sample in range(GROUP):
+                belong = Belonging(tuple(worth), (), {})
+                shown = set(worth) - hidden(belong, 1, (step, problem), sample)
+                reward = float(dice.random() < 0.5 + sum(worth[one] for one in shown))
+                there.append(
+                    Observation(f"{step}/{problem}", tuple(worth), frozenset(shown), reward)
+                )
+
+    class Everywhere:
+        def is_near(self, experience: str, problem: str) -> bool:
+            return True
+
+        def share(self, experience: str, problems: Collection[str]) -> float:
+            return 1.0
+
+    groups = {problem: summed(there) for problem, there in found.items()}
+    choosing = Choosing(lambda _: ByChance(), set, everywhere(found), tuple(worth))
+    taken = choices(groups, [], choosing, Everywhere(), 0)
+    assert taken == dict.fromkeys(found, ("helps",))
+
+
 def test_every_problem_is_in_one_fold_by_the_seed() -> None:
     problems = [f"p{n}" for n in range(50)]
     dealt = folds(problems, 1)

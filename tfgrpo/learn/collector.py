@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import nothing_to_learn
+from tfgrpo.learn.assign import examples_too_near
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.learn.new_problems import NewProblems
 from tfgrpo.learn.reflection import Advantage
@@ -153,6 +154,11 @@ class Collector:
         made = (one for one in gathering.group.rollouts if one.outcome != "failed")
         rewards = [one.reward or 0.0 for one in made]
         return fmean(rewards) if rewards else None
+
+    def unlike(self, problem: Problem, library: Library) -> Library:
+        """A library without the examples that are more like a problem than those of new ones."""
+        usual = self._alike.usual(problem)
+        return library.less(examples_too_near(library, problem.problem, usual))
 
     def recorded(self, step: int) -> Recorded:
         """The attempts of a step that are on record."""

@@ -4,8 +4,9 @@ In the end each problem is attempted afresh with the library that the other prob
 chosen (`crossfit.py`), and with the one that the run began with. Where both show the same, the
 difference is 0 without a call. A lesson may give away the answer of the problem that taught it. So
 a problem that taught a part of its library is not attempted: the mean over those that the part
-belongs to stands in. Attempts that cannot be judged count as 0: what makes answers unreadable is no
-gain. A choice from fewer problems takes less, so the gain is rather too low.
+belongs to stands in. Examples are hidden as in a run's other attempts (`assign.py`). Attempts that
+cannot be judged count as 0: what makes answers unreadable is no gain. A choice from fewer problems
+takes less, so the gain is rather too low.
 
 In simulations (`tests/test_crossfit.py`) the interval covers what a run gains in 90 to 97 % of
 runs, also where several lessons say the same.
@@ -66,7 +67,8 @@ async def own_gain(
         return await collector.mean(step, Gathering(problem, library), attempts, recorded)
 
     async def difference(pair: Pair) -> float | None:
-        problem, libraries = pair.problem, (pair.before, pair.after)
+        problem = pair.problem
+        libraries = [collector.unlike(problem, one) for one in (pair.before, pair.after)]
         shown = [relevant(one, problem.problem, top_k, rank=rank) for one in libraries]
         if shown[0] == shown[1]:
             return 0.0

@@ -1,6 +1,6 @@
 """The versions of a run, the tags and branches that name them, and what they have on record of
 their steps, read as far as it can be, for they may be a stranger's: figures, what the gate did, and
-what the run gains by its own attempts."""
+what the run gains at its own problems."""
 
 from __future__ import annotations
 
