@@ -151,8 +151,8 @@ class Collector:
         """The mean reward of some attempts, which are of no group. One that cannot be judged counts
         as 0; None where all fail."""
         await gather_all(self.here.attempt(step, gathering, n, recorded) for n in samples)
-        made = (one for one in gathering.group.rollouts if one.outcome != "failed")
-        rewards = [one.reward or 0.0 for one in made]
+        rollouts = gathering.group.rollouts
+        rewards = [one.reward or 0.0 for one in rollouts if one.outcome != "failed"]
         return fmean(rewards) if rewards else None
 
     def unlike(self, problem: Problem, library: Library) -> Library:
