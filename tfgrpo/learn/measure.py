@@ -78,11 +78,12 @@ class Measurement:
     def pairs(self, step: int, rule: Callable[[int], Rule]) -> list[Pair]:
         """Where the run's gain is measured after its last step, and with which libraries; nowhere
         where nothing was tried. `rule` is that of a step (`crossfit.py`)."""
-        there = measured_at(self._parts.settings, self._parts.problems)
+        every = list(chain.from_iterable(map(self._recorded, range(step + 1))))
+        there = measured_at(self._parts.settings, self._parts.problems, len(every))
         if not there:
             return []
         attempts: dict[str, list[Observation]] = {}
-        for one in chain.from_iterable(map(self._recorded, range(step + 1))):
+        for one in every:
             attempts.setdefault(problem_of(one.group), []).append(one)
         base = self._store.library(self._store.version(self._run.base))
         seen = dict.fromkeys(

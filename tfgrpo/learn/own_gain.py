@@ -15,6 +15,7 @@ runs, also where several lessons say the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from math import sqrt
 from statistics import fmean
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from tfgrpo.data.problems import Problem
 from tfgrpo.evaluation.statistics import APART, Estimate, interval
 from tfgrpo.learn.collector import Collector
+from tfgrpo.learn.crossfit import folds
 from tfgrpo.learn.groups import Gathering, RunParts
 from tfgrpo.model.gather import gather_all
 from tfgrpo.rendering.retrieve import relevant
@@ -32,6 +34,8 @@ from tfgrpo.store.records import Library
 
 ARMS = 2
 """The attempts at a problem are in two arms: without and with what the run learned."""
+SHARE = 0.2
+"""How many attempts measure the gain at most, for each of those that the run learned from."""
 
 
 class Pair(NamedTuple):
@@ -44,13 +48,20 @@ class Pair(NamedTuple):
     like: frozenset[str] | None = None
 
 
-def measured_at(settings: TrainSettings, problems: Sequence[Problem]) -> Sequence[Problem]:
-    """The problems of a run at which its gain is measured; none where other problems are there for
-    that, or its policy measures nothing."""
+def measured_at(
+    settings: TrainSettings, problems: Sequence[Problem], attempts: int
+) -> list[Problem]:
+    """The problems of a run at which its gain is measured, a part of them by chance where it has
+    made few attempts; none where other problems are there for that, or its policy measures
+    nothing."""
     others = settings.heldout or settings.sealed or settings.gate
     if others or settings.policy in (PAPER, TRIAL):
-        return ()
-    return problems[: settings.heldout_problems]
+        return []
+    count = int(SHARE * attempts / (ARMS * settings.heldout_samples))
+    most = len(problems) if settings.heldout_problems is None else settings.heldout_problems
+    dealt = chain.from_iterable(folds([one.id for one in problems], settings.seed))
+    chosen = set(islice(dealt, min(count, most)))
+    return [one for one in problems if one.id in chosen]
 
 
 async def own_gain(

@@ -28,10 +28,10 @@ class Payable:
     def __init__(self, parts: RunParts, data: RunProblems) -> None:
         self._budget, self._store, self._run = parts.session.budget, parts.session.store, parts.run
         self._counts: list[int] = []
+        self._settings, self._problems = parts.settings, data.train
         settings = parts.settings
         most, samples = settings.heldout_problems, settings.heldout_samples
         compared = COMPARED * (len(data.heldout[:most]) + len(data.sealed))
-        compared += COMPARED * len(measured_at(settings, data.train))
         self._at_end = samples * (AT_A_GATE * len(data.gate[:most]) + compared)
 
     def after(self, step: int, batch: Sequence[Problem], size: int) -> float:
@@ -47,7 +47,10 @@ class Payable:
         if not (attempts and spent):
             return inf
         each = spent / attempts * MARGIN
-        return (budget.limit - spent) / each - (len(batch) * size - own) - self._at_end
+        missing = len(batch) * size - own
+        measuring = len(measured_at(self._settings, self._problems, attempts + missing))
+        at_end = self._at_end + COMPARED * self._settings.heldout_samples * measuring
+        return (budget.limit - spent) / each - missing - at_end
 
     def _of(self, step: int) -> int:
         rows = self._store.runs.rollouts(self._run, step)

@@ -375,10 +375,11 @@ class _Run:
             after = sum(len(later) for _, later in steps[number + 1 :])
             grown = self._room * number / len(steps)
             self._add_step(batch, grown, after * settings.group_size)
-        own = measured_at(settings, problems.train) if done < len(steps) else ()
+        attempts = sum(len(batch) for _, batch in steps) * settings.group_size
+        own = measured_at(settings, problems.train, attempts if done < len(steps) else 0)
         for grown in (0.0, self._room):
-            attempts = PlannedAttempts(self._library, own, settings.heldout_samples)
-            self._calls.add_attempts(attempts, more=self._shown(grown))
+            planned = PlannedAttempts(self._library, own, settings.heldout_samples)
+            self._calls.add_attempts(planned, more=self._shown(grown))
         compared = (*problems.heldout[: settings.heldout_problems], *problems.sealed)
         for grown in (0.0, self._room):  # with the empty library, and with the last
             self._evaluate(compared, settings.heldout_samples, grown)
