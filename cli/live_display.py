@@ -185,6 +185,7 @@ def _describe_position(progress: Progress) -> str:
         "reflection": f"comparing groups {progress.reflected}/{progress.teaching}",
         "decide": f"deciding on lessons {progress.decided}/{progress.lessons}",
         "gate": "trying the candidate on the gate's problems",
+        "gain": "measuring what the run gains",
         "finished": "finished",
     }[progress.phase]
     if progress.stopping:

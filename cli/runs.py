@@ -244,7 +244,8 @@ def _short(id: str) -> str:
 def _groups(attempts: AttemptList) -> Iterator[str]:
     groups = [(one, "") for one in attempts.groups()]
     races = [(one, ", to confirm a lesson") for one in attempts.races()]
-    for number, (group, purpose) in enumerate([*groups, *races]):
+    measuring = [(one, ", to measure the run's gain") for one in attempts.measuring()]
+    for number, (group, purpose) in enumerate([*groups, *races, *measuring]):
         if number:
             yield ""
         first = attempts.text(group[0])

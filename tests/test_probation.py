@@ -29,7 +29,6 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
-from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, PAIR, TURNS, Belonging, examples_too_near, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
@@ -51,7 +50,7 @@ from tfgrpo.rendering.retrieve import WHOLE
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.runs.group_details import group_view
-from tfgrpo.runs.run_versions import Gain, pool_branch, pool_versions
+from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
 from tfgrpo.store import Experience, Library, Operation, Store, Version
@@ -126,8 +125,9 @@ def test_what_helps_enters_with_its_effect_and_nothing_else_does(make: Callable[
         places = [[one.split()[0] for one in row.verdict.get("belongs", ())] for row in rows]
         listed = run_attempts(store, store.runs.get("run"))
         assert {len(group) for group in listed.groups()} == {6}
-        races = len(listed.attempts) - len(rows)
+        races = sum(map(len, listed.races()))
         assert races > 0
+        assert races + sum(map(len, listed.measuring())) == len(listed.attempts) - len(rows)
         assert f"{races} attempts to confirm a lesson are of no group" in listed.by_problem().notes
         *_, (last, *_) = listed.races()
         of_problem = listed.of(step=last.step, problem=last.problem)
@@ -333,13 +333,13 @@ def test_what_was_measured_of_a_text_is_no_evidence_of_what_a_person_made_of_it(
                 store.commit("main", [again], message="by hand")
         return Decisions((), (), ())
 
-    def measures(_: object, __: object, choosing: Choosing, *___: object) -> Gain:
+    def chooses(_: object, __: object, choosing: Choosing, *___: object) -> dict[str, object]:
         starts.append(choosing.start)
-        return Gain(Estimate(0.1, 0.0, 0.2, 16))
+        return {}
 
     starts: list[tuple[str, ...]] = []
     monkeypatch.setattr(ByChance, "decide", watches)
-    monkeypatch.setattr("tfgrpo.learn.measure.crossfitted", measures)
+    monkeypatch.setattr("tfgrpo.learn.measure.choices", chooses)
     desk.prepare()
     with ScriptedEndpoint(planted) as server:
         desk.train(server)
@@ -964,7 +964,7 @@ def test_an_attempt_that_cannot_be_judged_loses_no_race(
         tried.append(sample)
 
     tried: list[int] = []
-    collector = SimpleNamespace(here=SimpleNamespace(attempt=attempt), _recorded=lambda _: {})
+    collector = SimpleNamespace(here=SimpleNamespace(attempt=attempt), recorded=lambda _: {})
     group = Group(Problem("p", "?", "1"), ())
     race = Race(0, group, 0, "Add one.", Library(FIRST, ()), 3, above)
     assert asyncio.run(Collector.wins(collector, race)) is wins  # type: ignore[arg-type]

@@ -138,9 +138,9 @@ class TrainSettings(Settings):
     heldout: str | None = None
     """Data to compare with the empty library on, at the end."""
     heldout_samples: int = Field(default=2, ge=1)
-    """Attempts per held-out and gate problem."""
+    """Attempts per held-out and gate problem, and where there are none, at the run's own."""
     heldout_problems: int | None = Field(default=None, ge=1)
-    """Use only the first N held-out problems, and of the gate's."""
+    """Use only the first N of these problems."""
     library_tokens: int | None = Field(default=None, ge=16)
     """Maximum tokens of the library; an experience without room waits."""
     gate: str | None = None

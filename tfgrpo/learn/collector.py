@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import nothing_to_learn
+from tfgrpo.learn.assign import examples_too_near
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.learn.new_problems import NewProblems
 from tfgrpo.learn.reflection import Advantage
@@ -87,7 +89,7 @@ class Collector:
         soon as it is whole, and its place in the batch. Raises EndpointError when every attempt
         failed, and StoppedEarly when the first attempts of the run leave nothing to learn."""
         settings, progress = self._settings, self._progress
-        recorded = self._recorded(batch.step)
+        recorded = self.recorded(batch.step)
         count = len(batch.problems)
         progress.groups, progress.groups_done, progress.mixed = count, 0, 0
         progress.attempts, progress.attempts_done = count * settings.group_size, 0
@@ -131,7 +133,7 @@ class Collector:
         is above `above`. Attempts are made one after the other until that is known; they are on
         record like all others, and part of no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
-        recorded = self._recorded(race.step)
+        recorded = self.recorded(race.step)
         gathering = Gathering(race.group.problem, trial)
         for turn in range(race.attempts):
             sample = CONFIRMING + race.number * race.attempts + turn
@@ -143,7 +145,23 @@ class Collector:
                 return above > 0
         return False
 
-    def _recorded(self, step: int) -> Recorded:
+    async def mean(
+        self, step: int, gathering: Gathering, samples: Iterable[int], recorded: Recorded
+    ) -> float | None:
+        """The mean reward of some attempts, which are of no group. One that cannot be judged counts
+        as 0; None where all fail."""
+        await gather_all(self.here.attempt(step, gathering, n, recorded) for n in samples)
+        rollouts = gathering.group.rollouts
+        rewards = [one.reward or 0.0 for one in rollouts if one.outcome != "failed"]
+        return fmean(rewards) if rewards else None
+
+    def unlike(self, problem: Problem, library: Library) -> Library:
+        """A library without the examples that are more like a problem than those of new ones."""
+        usual = self._alike.usual(problem)
+        return library.less(examples_too_near(library, problem.problem, usual))
+
+    def recorded(self, step: int) -> Recorded:
+        """The attempts of a step that are on record."""
         rows = self._store.runs.rollouts(self._run, step)
         return {(row.problem, row.sample): row for row in rows}
 

@@ -64,12 +64,17 @@ class Choices:
     def in_use(self, taken: tuple[str, ...]) -> Places:
         """Where each thing is shown that is `taken`, or may not leave."""
         if taken not in self._places:
-            stay = (name for name in self._of_base if name not in self._start)
-            members = {name: self._members(name) for name in (*stay, *taken)}
-            self._places[taken] = places_in_use(self._parts, self._library(members), members)
+            members = self._with(taken)
+            self._places[taken] = places_in_use(self._parts, self.library(taken), members)
         return self._places[taken]
 
-    def _library(self, members: Mapping[str, Collection[str]]) -> Library:
+    def _with(self, taken: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        stay = (name for name in self._of_base if name not in self._start)
+        return {name: self._members(name) for name in (*stay, *taken)}
+
+    def library(self, taken: tuple[str, ...]) -> Library:
+        """The library with what is `taken`, and what may not leave."""
+        members = self._with(taken)
         left = (id for one in self._start if one not in members for id in self._of_base[one])
         draft = Draft(self._base.less(frozenset(left)))
         new = (name for name in members if name not in self._of_base)

@@ -10,22 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from math import isfinite
 from typing import NamedTuple
 
-from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, problem_of
+from tfgrpo.learn.advantage import ELSEWHERE, Advantages, Effect, Observation, problem_of, summed
 from tfgrpo.learn.assign import everywhere, factors, texts_of, tried
-from tfgrpo.learn.crossfit import Choosing, crossfitted
+from tfgrpo.learn.crossfit import Choosing, choices
 from tfgrpo.learn.decide import Rule, figures
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.in_use import Choices, effects_in_use, places_in_use
+from tfgrpo.learn.own_gain import Pair, measured_at
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
-from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
+from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced, tried_at
 from tfgrpo.rendering.experience_texts import EXAMPLES, is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_record import Candidate, candidates
-from tfgrpo.runs.run_versions import Gain
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library, Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store
@@ -76,11 +75,15 @@ class Measurement:
                 self._advantages.set_aside(name)
         self._texts |= texts
 
-    def gain(self, step: int, rule: Callable[[int], Rule]) -> Gain | None:
-        """What the run gains by its own attempts up to its last step; None where nothing was tried.
-        `rule` is that of a step (`crossfit.py`)."""
+    def pairs(self, step: int, rule: Callable[[int], Rule]) -> list[Pair]:
+        """Where the run's gain is measured after its last step, and with which libraries; nowhere
+        where nothing was tried. `rule` is that of a step (`crossfit.py`)."""
+        every = list(chain.from_iterable(map(self._recorded, range(step + 1))))
+        there = measured_at(self._parts.settings, self._parts.problems, len(every))
+        if not there:
+            return []
         attempts: dict[str, list[Observation]] = {}
-        for one in chain.from_iterable(map(self._recorded, range(step + 1))):
+        for one in every:
             attempts.setdefault(problem_of(one.group), []).append(one)
         base = self._store.library(self._store.version(self._run.base))
         seen = dict.fromkeys(
@@ -94,11 +97,27 @@ class Measurement:
         first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
         rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
         texts = self._texts | {id: str(event.text) for id, event in first.items()}
-        in_use = Choices(self._parts, base, start, texts).in_use
-        choosing = Choosing(rule, rivals.compatible, in_use, start)
-        gain = crossfitted(attempts, names, choosing, self._near, self._seed) if seen else None
-        is_nothing = gain is None or not any(one and isfinite(one) for one in gain.estimate[:3])
-        return None if is_nothing and not names else gain
+        reached = Choices(self._parts, base, start, texts)
+        choosing = Choosing(rule, rivals.compatible, reached.in_use, start)
+        groups = {problem: summed(several) for problem, several in attempts.items()}
+        taken = choices(groups, names, choosing, self._near, self._seed)
+
+        def like(problem: str) -> frozenset[str] | None:
+            teaches = {name: self._near.taught_by(of_name(name)) for name in taken[problem]}
+            own = [name for name, teachers in teaches.items() if problem in teachers]
+            others = (
+                id
+                for name in own
+                for id, names in taken.items()
+                if name in names and tried_at(self._near, name, id)
+            )
+            return frozenset(others) if own else None
+
+        return [
+            Pair(one, base, reached.library(taken[one.id]), like(one.id))
+            for one in there
+            if one.id in taken
+        ]
 
     def _is_own(self, name: str) -> bool:
         events = () if name.endswith(ELSEWHERE) else self._store.history(of_name(name))

@@ -11,6 +11,7 @@ from math import inf
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.own_gain import measured_at
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_problems import RunProblems
 
@@ -18,7 +19,7 @@ MARGIN = 1.1
 """What an attempt to come costs over one so far: a library grows, and so do its prompts."""
 AT_A_GATE, COMPARED = 3, 2
 """The libraries that are scored at a run's end, at least: at a gate the last one, that of the start
-and the empty one; elsewhere the best one and the empty one."""
+and the empty one; elsewhere the best one and the empty one, or that of the start."""
 
 
 class Payable:
@@ -27,6 +28,7 @@ class Payable:
     def __init__(self, parts: RunParts, data: RunProblems) -> None:
         self._budget, self._store, self._run = parts.session.budget, parts.session.store, parts.run
         self._counts: list[int] = []
+        self._settings, self._problems = parts.settings, data.train
         settings = parts.settings
         most, samples = settings.heldout_problems, settings.heldout_samples
         compared = COMPARED * (len(data.heldout[:most]) + len(data.sealed))
@@ -45,7 +47,10 @@ class Payable:
         if not (attempts and spent):
             return inf
         each = spent / attempts * MARGIN
-        return (budget.limit - spent) / each - (len(batch) * size - own) - self._at_end
+        missing = len(batch) * size - own
+        measuring = len(measured_at(self._settings, self._problems, attempts + missing))
+        at_end = self._at_end + COMPARED * self._settings.heldout_samples * measuring
+        return (budget.limit - spent) / each - missing - at_end
 
     def _of(self, step: int) -> int:
         rows = self._store.runs.rollouts(self._run, step)

@@ -10,7 +10,7 @@ from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.model.client import Meter
 from tfgrpo.notices import describe_usage
 
-PHASES = {"rollouts": 0.6, "reflection": 0.3, "decide": 0.1, "gate": 0.0}
+PHASES = {"rollouts": 0.6, "reflection": 0.3, "decide": 0.1, "gate": 0.0, "gain": 0.0}
 """The shares of a step's time, before one has been measured."""
 GATE = 0.25
 """The share of a gate, beside those, in a run that has one."""

@@ -62,7 +62,7 @@ class TrainResult(Viewed):
     the run leaves in force: of the version that was `chosen` on the gate's problems, where there
     was a choice, else of the last. `comparison` says whether it is better than the empty one on the
     held-out problems, or where there are none on the sealed ones; where nothing else tells, `gain`
-    is what the run gains by its own attempts. `seconds` is the time of this session, and
+    is what the run gains at its own problems. `seconds` is the time of this session, and
     `nothing_learned` says why the run has changed nothing in the library, where it has not."""
 
     run: Run

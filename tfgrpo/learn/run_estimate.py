@@ -20,6 +20,7 @@ from tfgrpo.domains.base import answer_once, no_judge_calls
 from tfgrpo.domains.conversation import PERSONA_TOKENS, converse, persona_of, turns_of
 from tfgrpo.learn import assign, candidates, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
+from tfgrpo.learn.own_gain import measured_at
 from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.rendering.render import prompt_text
@@ -374,6 +375,11 @@ class _Run:
             after = sum(len(later) for _, later in steps[number + 1 :])
             grown = self._room * number / len(steps)
             self._add_step(batch, grown, after * settings.group_size)
+        attempts = sum(len(batch) for _, batch in steps) * settings.group_size
+        own = measured_at(settings, problems.train, attempts if done < len(steps) else 0)
+        for grown in (0.0, self._room):
+            planned = PlannedAttempts(self._library, own, settings.heldout_samples)
+            self._calls.add_attempts(planned, more=self._shown(grown))
         compared = (*problems.heldout[: settings.heldout_problems], *problems.sealed)
         for grown in (0.0, self._room):  # with the empty library, and with the last
             self._evaluate(compared, settings.heldout_samples, grown)

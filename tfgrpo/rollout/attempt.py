@@ -33,7 +33,8 @@ from tfgrpo.wording import without_middle
 
 CONFIRMING = 1 << 20
 """The sample numbers from which on attempts confirm a lesson instead of filling a group."""
-
+MEASURING = 1 << 21
+"""Those from which on they measure what the run gains."""
 
 EXACT = "exact reward"
 """The detail of a verdict that says whether the reward is an expectation, over which chances."""

@@ -13,7 +13,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.rollout.attempt import CONFIRMING, EXACT, own_reward, pivot
+from tfgrpo.rollout.attempt import CONFIRMING, EXACT, MEASURING, own_reward, pivot
 from tfgrpo.runs.run_problems import reload_part
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Call, Evaluation, Run
@@ -138,12 +138,20 @@ class AttemptList(Viewed):
 
     def races(self) -> Iterator[tuple[RecordedAttempt, ...]]:
         """Yields those that only confirm a lesson, and are of no group, in the same way."""
-        return _grouped(one for one in self.attempts if one.sample >= CONFIRMING)
+        return _grouped(one for one in self.attempts if CONFIRMING <= one.sample < MEASURING)
 
-    @property
-    def confirming(self) -> int:
-        """How many attempts only confirm a lesson."""
-        return sum(map(len, self.races()))
+    def measuring(self) -> Iterator[tuple[RecordedAttempt, ...]]:
+        """Yields those that only measure what the run gains, in the same way."""
+        return _grouped(one for one in self.attempts if one.sample >= MEASURING)
+
+    def of_no_group(self) -> Iterator[str]:
+        """Yields in words how many attempts are of no group, and what for."""
+        confirming, measuring = self.races(), self.measuring()
+        purposes = {"to confirm a lesson": confirming, "to measure the run's gain": measuring}
+        for purpose, groups in purposes.items():
+            if count := sum(map(len, groups)):
+                verb = "is" if count == 1 else "are"
+                yield f"{plural(count, 'attempt')} {purpose} {verb} of no group"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields a flat row for each attempt, with texts: for CSV and tables."""
@@ -194,7 +202,7 @@ class AttemptList(Viewed):
             ]
             rows.append(cells if group[0].step is None else [str(group[0].step), *cells])
         header = ["problem", "right", "reward", "ground truth", "answers"]
-        notes = (*self._notes(), *self._apart())
+        notes = (*self._notes(), *self.of_no_group())
         steps = bool(self.attempts) and self.attempts[0].step is not None
         return View(self.title, ["step", *header] if steps else header, rows, notes)
 
@@ -218,11 +226,6 @@ class AttemptList(Viewed):
 
     def _notes(self) -> tuple[str, ...]:
         return (f"ground truths are not shown: {self.missing}",) if self.missing else ()
-
-    def _apart(self) -> tuple[str, ...]:
-        counted = f"{plural(self.confirming, 'attempt')} to confirm a lesson"
-        verb = "is" if self.confirming == 1 else "are"
-        return (f"{counted} {verb} of no group",) if self.confirming else ()
 
 
 def _right_words(group: Sequence[RecordedAttempt]) -> str:

@@ -124,7 +124,7 @@ def group_view(
     store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
 ) -> GroupView:
     """The view of one problem's attempts in one step, or one `sample`'s. Raises StoreError."""
-    groups = [*listed.groups(), *listed.races()]
+    groups = [*listed.groups(), *listed.races(), *listed.measuring()]
     group = next(group for group in groups if sample in (None, *(one.sample for one in group)))
     first = group[0]
     text = listed.text(first)

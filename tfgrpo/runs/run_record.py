@@ -88,7 +88,7 @@ class ListedRun(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """What is on record of a run: also how models had to be `asked`, `sealed` problems if any, and
-    the `gain` by its own attempts."""
+    the `gain` at its own problems."""
 
     run: Run
     state: str

@@ -1,6 +1,6 @@
 """The versions of a run, the tags and branches that name them, and what they have on record of
 their steps, read as far as it can be, for they may be a stranger's: figures, what the gate did, and
-what the run gains by its own attempts."""
+what the run gains at its own problems."""
 
 from __future__ import annotations
 
@@ -160,11 +160,9 @@ GAIN = "gain"
 
 
 class Gain(NamedTuple):
-    """What a run gains over what it began with, and of how many things that it brought in it is not
-    known what they do at problems that they do not belong to."""
+    """What a run gains over what it began with."""
 
     estimate: Estimate
-    unknown: int = 0
 
     @property
     def is_doubtful(self) -> bool:
@@ -175,19 +173,15 @@ class Gain(NamedTuple):
     def __str__(self) -> str:
         problems = self.estimate.problems
         figures = with_bounds(self.estimate.mean, *self.estimate.bounds)
-        base = "over the library that it began with, cross-fitted on its own attempts at"
-        words = f"the run gains {figures} {base} {plural(problems, 'problem')}"
-        if self.unknown:
-            things = plural(self.unknown, "experience")
-            words += f"; what {things} of it may do at other kinds of problems is not known"
+        where = f"in fresh attempts at {plural(problems, 'problem')}"
+        words = f"the run gains {figures} over the library that it began with, {where}"
+        words += ", each with what the others taught"
         return f"warning: not shown to help: {words}" if self.is_doubtful else words
 
 
 def gain_record(gain: Gain) -> Json:
     """A gain as it stands in a version's record."""
-    estimate, unknown = gain
-    record = {"gain": list(estimate.recorded), "problems": estimate.problems}
-    return {**record, "unknown": unknown} if unknown else record
+    return {"gain": list(gain.estimate.recorded), "problems": gain.estimate.problems}
 
 
 def recorded_gain(store: Store, run: Run) -> Gain | None:
@@ -202,4 +196,4 @@ def recorded_gain(store: Store, run: Run) -> Gain | None:
     if mean is None or problems is None:
         return None
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return Gain(Estimate(mean, *bounds, problems), whole(given.get("unknown")) or 0)
+    return Gain(Estimate(mean, *bounds, problems))

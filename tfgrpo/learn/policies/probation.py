@@ -16,6 +16,7 @@ and nothing is paid for half of a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from tfgrpo.learn.candidates import Proposals, free_places
@@ -23,10 +24,14 @@ from tfgrpo.learn.collector import Batch, Collector, contrasted
 from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.measure import Measurement
+from tfgrpo.learn.own_gain import own_gain
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import Pool, open_pool
 from tfgrpo.learn.propose import proposing
 from tfgrpo.learn.rivals import Rivals
+from tfgrpo.model.budget import BudgetReached
+from tfgrpo.notices import WarningNotice
+from tfgrpo.runs.run_versions import Gain
 
 AT_THE_END = ByChance(promote=0.80)
 """What decides in a run's last step. Nothing comes after it that could tell more, so what may well
@@ -78,10 +83,21 @@ class Probation:
             (*operations, *entering.votes),
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
-            gain=self._measurement.gain(step.number, rule) if step.is_last else None,
+            gain=await self._gain(step.number, rule) if step.is_last else None,
             is_over=step.is_last,
             following=settled.following,
         )
+
+    async def _gain(self, step: int, rule: Callable[[int], Rule]) -> Gain | None:
+        """What the run gains, where it is to be measured and the budget pays for that."""
+        try:
+            pairs = self._measurement.pairs(step, rule)
+            self._parts.progress.enter("gain")
+            return await own_gain(self._parts, self._collector, step, pairs)
+        except BudgetReached:
+            text = "what the run gains is not known: the budget did not pay for that"
+            self._parts.on_progress(WarningNotice(text))
+            return None
 
     def _free_places(self, step: Step, pool: Pool, rivals: Rivals) -> int:
         """How many lessons are asked for. Right answers cost no call to propose, so where the

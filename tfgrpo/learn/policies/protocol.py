@@ -59,7 +59,7 @@ class Learned:
     the operations on the run's branch and on the branch of candidates, and what was refused, failed
     or repaired. `following` are operations on the branch of candidates that are made if one on the
     run's branch about the experience of that id is. With `is_over` the run needs no further step.
-    The last step may say what the run gains, by its own attempts."""
+    The last step may say what the run gains at its own problems."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()

@@ -140,7 +140,7 @@ def _list(visit: Visit, source: Source, **more: Any) -> Response:
         groups=groups,
         total=len(chosen),
         count=sum(len(one) for one in chosen),
-        apart=attempts.confirming,
+        apart=list(attempts.of_no_group()),
         before=address(first - MOST) if first else None,
         after=address(first + MOST) if first + MOST < len(chosen) else None,
         first=first,
