@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Lock
+from time import monotonic
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -16,6 +17,8 @@ from starlette.responses import Response
 MOST_NOTICES = 5
 MOST_SESSIONS = 1_000
 """Logins at a time; the oldest go first."""
+AT_ONCE = 30.0
+"""Seconds after an answer in which the same form again is taken for a double click."""
 
 
 class Act(NamedTuple):
@@ -44,20 +47,22 @@ class Session:
     read_only: bool = False
     notices: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
     sent: int = 0
-    _last: tuple[str, Response] | None = None
+    _last: tuple[str, float, Response] | None = None
     _answering: Lock = field(default_factory=Lock)
 
     def once(self, form: object, answer: Callable[[], Response]) -> Response:
-        """Answers a form. What is sent again from the same page, as by a double click, is answered
-        as it was and not done again, unless it was refused."""
+        """Answers a form. What is sent again from the same page at once, as by a double click, is
+        answered as it was and not done again, unless it was refused."""
         digest = sha256(repr(form).encode(errors="replace")).hexdigest()
         with self._answering:
             if self._last is not None and self._last[0] == digest:
-                return self._last[1]
+                _, answered, response = self._last
+                if monotonic() - answered < AT_ONCE:
+                    return response
             self.sent, self._last = self.sent + 1, None
             response = answer()
             if response.status_code < 400:
-                self._last = digest, response
+                self._last = digest, monotonic(), response
             return response
 
 
