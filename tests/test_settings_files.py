@@ -173,7 +173,7 @@ def told(
     return read
 
 
-@pytest.mark.parametrize(("kind", "table"), cases())
+@pytest.mark.parametrize(("kind", "table"), [*cases()])
 def test_an_unknown_key_is_told_with_file_and_table_and_the_key_that_is_meant(
     kind: str, table: str, told: Callable[..., TfgrpoError | None]
 ) -> None:
@@ -190,7 +190,7 @@ def test_an_unknown_key_is_told_with_file_and_table_and_the_key_that_is_meant(
         assert strange in str(error)
 
 
-@pytest.mark.parametrize(("kind", "table"), cases())
+@pytest.mark.parametrize(("kind", "table"), [*cases()])
 def test_a_wrong_value_is_told_by_its_key(
     kind: str, table: str, told: Callable[..., TfgrpoError | None]
 ) -> None:
