@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -221,8 +222,12 @@ def edited(app: App, content: str) -> Iterator[str]:
     beside, before = app.path.absolute().parent, content.encode()
     beside.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def begins(words: bytes) -> str:  # a draft's folder says what the draft was made with
+        return f"{DRAFTS}{sha256(words.strip()).hexdigest()[:16]}-"
+
     def holds_words(path: Path) -> bool:
-        return path.exists() and path.read_bytes().strip() not in (b"", before.strip())
+        words = path.read_bytes().strip() if path.exists() else b""
+        return words != b"" and not path.parent.name.startswith(begins(words))
 
     def clear(folder: str) -> None:
         path = Path(folder, DRAFT)
@@ -233,7 +238,7 @@ def edited(app: App, content: str) -> Iterator[str]:
             shutil.rmtree(folder)
 
     atomic_write.sweep(str(beside), DRAFTS, clear)
-    with atomic_write.held_folder(beside, DRAFTS) as folder:
+    with atomic_write.held_folder(beside, begins(before)) as folder:
         path = folder / DRAFT
         atomic_write.create(path, before)
         try:

@@ -284,15 +284,7 @@ def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
 
 
 def _state(store: Store, experiment: Experiment) -> str:
-    return "paused" if _paused(store, experiment) else experiment.state
-
-
-def _paused(store: Store, experiment: Experiment) -> str | None:
-    """Why a running experiment is paused: its branch was `moved`, or is `gone`."""
-    branch = experiment.control.revision
-    if experiment.state != records.RUNNING or records.at_work(store, branch) is not None:
-        return None
-    return "moved" if branch in store.branches() else "gone"
+    return "paused" if records.why_paused(store, experiment) else experiment.state
 
 
 def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
@@ -300,7 +292,7 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
     return {
         "name": experiment.name,
         "state": _state(store, experiment),
-        "paused": _paused(store, experiment),
+        "paused": records.why_paused(store, experiment),
         "share": experiment.share,
         "control": {**experiment.control._asdict(), "version": control},
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
@@ -323,13 +315,10 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
         outcome = _became(store, experiment, tried)
     name = printing.style(experiment.name, fg="yellow", bold=True)
     yield f"{name}  {state}, started {printing.age(experiment.started)}: {outcome}"
-    paused = _paused(store, experiment)
-    if paused == "gone":
+    if paused := records.paused_in_words(store, experiment, tried):
         again = f"`tfgrpo branch {branch} {control}` makes it again"
-        yield f"  {branch} is gone, so nobody gets {tried}: stop it, or {again}"
-    elif paused is not None:
-        moved = f"{branch} was moved since the experiment began, so everybody gets the new version"
-        yield f"  {moved}: stop it, or move the branch back"
+        way_out = "move the branch back" if branch in store.branches() else again
+        yield f"  {paused}: stop it, or {way_out}"
     header = ("metric", "control", "candidate", "difference", "harm", "benefit", "")
     yield from printing.table([_row(one) for one in shown.compared], header=header)
     yield "  harm and benefit: evidence so far, of the evidence needed to show it"

@@ -387,7 +387,8 @@ class Store:
 
     def delete_branch(self, name: str) -> Version:
         """Forgets a branch's name; its versions stay. Raises InvalidName for the one HEAD is on,
-        and for one of a run at work unless it is forced."""
+        and for one of a run at work unless it is forced. An experiment on it is paused, which only
+        `tfgrpo branch` asks about."""
         with self.port.transaction():
             if self.head.branch == name:
                 raise InvalidName(

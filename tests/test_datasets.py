@@ -364,6 +364,24 @@ def test_conversations_of_every_kind_are_problems(tmp_path: Path, row: dict[str,
     assert (found.problem, found.answer, found.messages) == ("q", "a", ())
 
 
+@pytest.mark.parametrize("name", ["input", "sentence", "ctx"])
+@pytest.mark.parametrize("instruction", ["Translate.", " ", None])
+@pytest.mark.parametrize("context", ["A passage.", None])
+@pytest.mark.parametrize("choices", [["one", "two"], None])
+def test_a_row_is_read_alike_whatever_stands_beside_it(
+    name: str, instruction: str | None, context: str | None, choices: object, tmp_path: Path
+) -> None:
+    beside = {"instruction": instruction, "context": context, "choices": choices}
+    row = {name: "The thing.", "answer": "one"} | {k: v for k, v in beside.items() if v is not None}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    (problem,) = load(str(path))
+    asked = [text for text in (instruction, context, "The thing.") if text and text.strip()]
+    options = ["A. one\nB. two", "Answer with the letter of the right option."]
+    assert problem.problem == "\n\n".join([*asked, *(options if choices else ())])
+    assert not problem.unread or instruction == " "
+
+
 def test_an_instruction_goes_with_its_input(tmp_path: Path) -> None:
     rows = [
         {"instruction": "Translate.", "input": "bonjour", "output": "hello"},

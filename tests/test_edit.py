@@ -337,6 +337,12 @@ def test_a_draft_that_a_kill_has_left_goes_with_the_next_and_a_changed_one_is_na
     other = editor(f'echo "- Words." >> "$1"; {opened}')
     changed = killed(tmp_path, other)
     assert left(tmp_path) == [changed.parent], "the first was as it was made"
+    killed(tmp_path, editor(opened))
+    shop("modify", "G1", "Count both the days of hire.")
+    again = shop("edit", env=editor("true"))
+    assert left(tmp_path) == [changed.parent], "it is as it was made, and not as another is now"
+    assert again.stderr.count("has an edit") == 1
+    shop("undo")
     # Many editors write a new file and rename it: what one has open is in use all the same.
     swapping = editor(f'cp "$1" "$1~"; mv "$1~" "$1"; VISUAL=true "{TFGRPO}" edit; test -e "$1"')
     said = shop("edit", env=swapping)

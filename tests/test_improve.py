@@ -498,6 +498,28 @@ def test_one_that_was_cut_off_and_lost_its_branch_says_how_to_go_on(
     assert json.loads(improve("--new", "--json").output)["new"] == 12
 
 
+def test_one_whose_problems_can_be_judged_no_more_says_how_to_go_on(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    unreadable_calls(store, range(12))
+    refusal = Reply(status=401, body={"error": {"message": "no"}})
+    model.script = lambda request: refusal
+    assert isinstance(improve().exception, TfgrpoError)
+    model.script = teachable
+    settings = tmp_path / "tfgrpo.toml"
+    begun = settings.read_text()
+    settings.write_text(begun.replace('"exact"', '"math"'))
+    for _ in range(2):
+        refused = improve().exception
+        assert "improve-1/train.jsonl: odd-" in str(refused)
+        assert "cannot parse the answer" in str(refused)
+        assert "tfgrpo improve --new" in str(getattr(refused, "hint", None))
+        assert "gives it up" in str(getattr(refused, "hint", None))
+    assert "12 collected problems left out" in improve("--new").output
+    settings.write_text(begun)
+    assert "12 new problems with m" in improve("--estimate").output, "they are new again"
+
+
 def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoint) -> None:
     done = improve("--target", "shop")
     assert isinstance(done.exception, TfgrpoError)

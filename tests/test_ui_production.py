@@ -30,7 +30,7 @@ from tfgrpo.production.by_day import (
     production_report,
     set_bounds,
 )
-from tfgrpo.production.experiment import experiment, running_on, stop
+from tfgrpo.production.experiment import delete_branch, experiment, running_on, stop
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, Scale, traffic_path
@@ -515,6 +515,32 @@ def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store
     with Store.open(store) as opened:
         assert experiment(opened, "again").share == 0.2
     assert "/experiment/new" not in Visitor(store, read_only=True).get("/production")
+
+
+@pytest.mark.parametrize(
+    ("moved", "why"),
+    [(True, "prod was moved since the experiment began"), (False, "prod is gone")],
+)
+def test_a_paused_experiment_is_shown_as_paused_with_why(
+    moved: bool, why: str, store: Path
+) -> None:
+    visitor = Visitor(store)
+    page = visitor.get("/production")
+    assert '<span class="name">running</span>' in page
+    assert "of the traffic gets" in page
+    assert "paused" not in page + visitor.get("/")
+    with Store.open(store) as opened:
+        if moved:
+            opened.commit("prod", [Operation("ADD", text="Say please.")], message="say please")
+        else:
+            with opened.forced():
+                delete_branch(opened, "prod")
+    page = visitor.get("/production")
+    assert '<span class="name">paused</span>' in page
+    assert why in page
+    assert "running</span>" not in page
+    assert "of the traffic gets" not in page, "nobody gets it"
+    assert why in visitor.get("/")
 
 
 def test_a_page_tries_a_proposal_with_what_its_branch_gained_and_says_what_would_go(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.wording import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +50,7 @@ def default_signer(root: str) -> Signer:
     `root` is true, and else signs nothing. Settings are read when something is to be signed."""
 
     def sign(message: bytes) -> Pending | None:
-        wanted = _settings(root).get(COMMIT, {}).get("sign", False)
-        if not isinstance(wanted, bool):
-            raise SettingsError(
-                "sign in [commit] of tfgrpo.toml is true or false", hint="write sign = true"
-            )
-        if not wanted:
+        if not _settings(root).get(COMMIT, {}).get("sign", False):
             return None
         from tfgrpo.store.signing import signer
 
@@ -97,8 +93,16 @@ def check_signing(settings: Mapping[str, Any], path: object) -> None:
     author, commit = settings.get(SETTING, ""), settings.get(COMMIT, {})
     if not isinstance(author, str):
         raise SettingsError(f"{path}: author is a name", hint='write author = "ann"')
-    if not isinstance(commit, dict) or commit.keys() - {"sign", "key"}:
-        raise SettingsError(f"{path}: [commit] takes only sign and key", hint="sign = true")
+    takes = f"{path}: [commit] takes only sign and key"
+    if not isinstance(commit, dict):
+        raise SettingsError(takes, hint="sign = true")
+    for name in sorted(commit.keys() - {"sign", "key"}):
+        meant = did_you_mean(name, ("sign", "key"), after=" ")
+        raise SettingsError(f"{takes}, and no {name}", hint=f"{meant}sign = true")
+    if not isinstance(commit.get("sign", False), bool):
+        raise SettingsError(f"{path}: sign in [commit] is true or false", hint="write sign = true")
+    if not isinstance(commit.get("key", ""), str):
+        raise SettingsError(f"{path}: key in [commit] is a text", hint='write key = "id.pub"')
 
 
 def _config(root: str | None, key: str) -> str:

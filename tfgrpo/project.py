@@ -20,11 +20,11 @@ from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model import secrets
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.rendering.retrieve import OBJECT
-from tfgrpo.settings import FILE, Settings, read_toml
+from tfgrpo.settings import FILE, LISTED, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.transfer.remotes import Remotes
-from tfgrpo.toml_text import parsed
+from tfgrpo.toml_text import Table, parsed
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
     JUDGED,
@@ -101,13 +101,14 @@ class Project:
         unused = set() if used is None else everything - {*used, "models"}
         return bool(of_run(name, config, self.root, domains.names(), unused).needed)
 
-    def table(self, name: str) -> dict[str, Any]:
+    def table(self, name: str) -> Table:
         """A copy of a table of the settings file, with _ for - in the names of settings; an empty
         one where there is none."""
-        table = self.tables.get(name, {})
-        if name == "prices":  # the names are those of models
-            return dict(table)
-        return {key.replace("-", "_"): value for key, value in table.items()}
+        given = self.tables.get(name, {})
+        is_as_named = name == "prices"  # the names are those of models
+        table = Table({k if is_as_named else k.replace("-", "_"): v for k, v in given.items()})
+        table.place = f"{self.file}: " if name == LISTED else f"{self.file}: [{name}]: "
+        return table
 
     def prices(self, models: ModelSettings) -> ModelPrices:
         """Models' prices, the dearest endpoint's. Raises PriceInvalid and EndpointsInvalid."""
@@ -227,7 +228,7 @@ class Project:
         ones."""
         from tfgrpo.agents.command_agent import command_from
 
-        table = self.table("tools")
+        table: dict[str, Any] = self.table("tools")
         options: dict[str, Any] = {
             key: given.pop(key) for key in ("corpus", "sandbox") if key in given
         }
@@ -236,7 +237,7 @@ class Project:
             table = {"use": (), **table, "functions": self.functions}
         if "corpus" in options:
             table["use"] = table.get("use") or ["search", "visit"]
-        table |= options
+        table = {**table, **options} if options else table
         if isinstance(table.get("corpus"), str):
             table["corpus"] = self.record_path(table["corpus"])
         layer = {"tools": table} if table else {}
@@ -244,7 +245,7 @@ class Project:
         if task is not None:
             given |= self._inspected(str(task))
         typed = given.pop("agent", {})
-        agent = {**self.table("agent"), **typed}
+        agent = {**self.table("agent"), **typed} if typed else self.table("agent")
         for name in ("run", "workspace", "answer_file"):
             if name in agent and not str(agent[name]).strip():
                 raise SettingsError(

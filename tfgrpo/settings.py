@@ -4,7 +4,6 @@ no settings: they are read from the environment."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -20,11 +19,12 @@ from tfgrpo.author import COMMIT, SETTING, check_signing
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.rate_limits import PATIENCE
-from tfgrpo.model.settings import ModelSettings
+from tfgrpo.model.settings import ModelSettings, meant
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import HALF_A_CHARACTER, SettingsError
-from tfgrpo.toml_text import parsed
+from tfgrpo.toml_text import parsed, place_of
 from tfgrpo.tools.toolbox import ToolSettings
+from tfgrpo.wording import did_you_mean
 
 FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools", "agent")
@@ -224,9 +224,9 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
     hint = f"settings go in {listed}, [commit] and [[endpoints]]; author stands above them"
     for name, table in tables.items():
         if name not in (*TABLES, LISTED):
-            near = difflib.get_close_matches(name, (*TABLES, COMMIT), n=1)
-            hint = f"did you mean [{near[0]}]? {hint}" if near else hint
             is_table = isinstance(table, dict)
+            known = [f"[{one}]" for one in (*TABLES, COMMIT)] if is_table else [SETTING]
+            hint = did_you_mean(f"[{name}]" if is_table else name, known, after=" ") + hint
             wrong = f"there is no table [{name}]" if is_table else f"{name} stands in no table"
             raise SettingsError(f"{path}: {wrong}", hint=hint)
         if not isinstance(table, dict):
@@ -249,7 +249,8 @@ def build(
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
     if "policy" in kind.model_fields and (preset := values.pop("preset", None)):
         if preset not in get_args(Preset):
-            raise SettingsError(f"preset: {preset!r} is neither fit nor paper")
+            file = next((place_of(one) for one in layers if one.get("preset") is preset), "")
+            raise SettingsError(f"{file}preset: {preset!r} is neither fit nor paper", hint=LISTS)
         values |= {"policy": PAPER} if preset == "paper" else {}
     for name, value in values.items():  # a record could not hold it
         try:
@@ -264,18 +265,24 @@ def build(
         for objective in ("agent_objective", "learning_objective"):
             if objective in kind.model_fields:
                 values.setdefault(objective, getattr(domain, objective))
-    models = {k: values.pop(k) for k in list(values) if k in ModelSettings.model_fields}
+    fields_of_models = {*ModelSettings.model_fields, "models"}  # the last is no setting there
+    models = {k: values.pop(k) for k in list(values) if k in fields_of_models}
     try:
         return kind(**values, models=ModelSettings(**models))
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or kind.__name__
+        place = [str(part) for part in first["loc"]]
+        name, key = ".".join(place) or kind.__name__, "".join(place[:1])
         if first["type"] == "extra_forbidden":
-            message, hint = f"unknown setting {name!r}", _meant(kind, name)
+            near = meant(first, PARTS[key], after=" ") + LISTS if key in PARTS else ""
+            message, hint = f"unknown setting {name!r}", near or _meant(kind, name)
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
-            hint = _where(kind, [str(part) for part in first["loc"]])
-        raise SettingsError(message, hint=hint) from None
+            hint = _where(kind, place)
+        value = {**values, **models}.get(key)
+        sources = [one for one in layers if place and one.get(key) is value]
+        tables = map(place_of, (one[key] if key in PARTS else one for one in sources))
+        raise SettingsError(next(filter(None, tables), "") + message, hint=hint) from None
 
 
 def option_of(record: type[BaseModel], name: str) -> str | None:
@@ -304,9 +311,8 @@ def _where(kind: type[Settings], place: list[str]) -> str:
 def _meant(kind: type[Settings], name: str) -> str:
     if name in (part.name for part in fields(Domain)):
         return f"it is part of a domain: domain=tfgrpo.Domain(name=…, verify=…, {name}=…)"
-    known = [*kind.model_fields, *ModelSettings.model_fields]
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}? {LISTS}" if near else LISTS
+    known = {*kind.model_fields, *ModelSettings.model_fields, "preset"} - {"models"}
+    return did_you_mean(name, known, after=" ") + LISTS
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -14,6 +14,17 @@ from tfgrpo.store.errors import HALF_A_CHARACTER, SettingsError
 from tfgrpo.terminal_safe import COMMANDING, shown
 
 
+class Table(dict[str, Any]):
+    """A table of a file. `place` is what an error about it begins with: the file and its name."""
+
+    place = ""
+
+
+def place_of(table: object) -> str:
+    """Where a table stands; nothing for settings that are of no file."""
+    return getattr(table, "place", "")
+
+
 def parsed(content: bytes) -> dict[str, Any]:
     """What TOML in UTF-8 says, with or without a byte-order mark. Raises ValueError."""
     try:

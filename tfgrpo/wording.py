@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from math import floor, isinf, log10
 
 
@@ -32,6 +33,14 @@ def iso(microseconds: int) -> str:
     from datetime import UTC, datetime, timedelta
 
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
+
+
+def did_you_mean(name: str, known: Iterable[str], before: str = "", after: str = "") -> str:
+    """`did you mean epochs?` for what is nearly a known name; nothing where it is near none."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    return f"{before}did you mean {near[0]}?{after}" if near else ""
 
 
 def percent(share: float) -> str:

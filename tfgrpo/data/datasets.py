@@ -22,6 +22,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import EXTRA, DatasetError, Row, read
 from tfgrpo.store.errors import install_hint
+from tfgrpo.wording import did_you_mean
 
 SPEC = re.compile(r"(?P<source>.+?)(?::(?P<count>\d+)(?:@seed(?P<seed>\d+))?)?\Z", re.DOTALL)
 
@@ -172,12 +173,9 @@ def hub_rows(name: str) -> Iterator[Row]:
 def _file_rows(source: str) -> Iterator[Row]:
     path = Path(source)
     if not os.path.exists(path) and not path.suffix and "/" not in source:
-        import difflib
-
-        near = difflib.get_close_matches(source.casefold(), KNOWN, n=1)
         raise DatasetError(
             f"there is no file or known dataset called {source}"
-            + (f"; did you mean {near[0]}?" if near else ""),
+            + did_you_mean(source.casefold(), KNOWN, "; "),
             hint="known datasets are " + ", ".join(KNOWN),
         )
     return read(path)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tfgrpo.data.compressed_files import ReadingInvalid
 from tfgrpo.data.readers import DatasetError, Row, read
-from tfgrpo.data.row_shapes import Indices, fold, in_our_shape, option_indices
+from tfgrpo.data.row_shapes import ABOUT, Indices, fold, in_our_shape, option_indices
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
@@ -27,7 +27,7 @@ KIND = "kind"
 USUAL = {
     "problem": (
         *("question", "prompt", "Problem", "Question", "query", "extra_info.question"),
-        *("messages", "conversations", "conversation", "input", "text"),
+        *("messages", "conversations", "conversation", "input", "text", "sentence", "ctx"),
     ),
     "answer": (
         *("final_answer", "ground_truth", "gold", "target", "expected_answer", "Answer"),
@@ -333,7 +333,7 @@ def _with_json(row: Row, names: Iterable[str]) -> Row:
 def _instructed(fields: Mapping[str, Any], value: object) -> object:
     instruction = fields.get("instruction")
     whole = isinstance(instruction, str) and instruction.strip()
-    if not whole or value not in (MISSING, "", fields.get("input")):
+    if not whole or value not in (MISSING, "", *map(fields.get, ABOUT)):
         return value
     about = value.strip() if isinstance(value, str) else ""
     return f"{whole}\n\n{about}" if about else whole

@@ -28,6 +28,8 @@ QUESTIONS = (
     *("problem", "question", "query", "prompt", "stem", "question_stem", "input", "text"),
     *("sentence", "ctx", "instruction"),
 )
+ABOUT = ("input", "sentence", "ctx")
+"""Questions that an instruction stands before, where a row has one."""
 LISTS = (
     *("choices", "options", "answer_choices", "candidates", "endings", "alternatives"),
     "mc_options",
@@ -73,7 +75,7 @@ def in_our_shape(
     if context is not None and context != question and (about := _text(row[context])):
         text, used = f"{about}\n\n{text}", used | {context}
     instruction = names.get("instruction")
-    if _filled(row, instruction) and instruction is not None and question == names.get("input"):
+    if instruction is not None and _filled(row, instruction) and fold(question) in ABOUT:
         text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
     options = _options(row, names, key)
     spans = row[names["answers"]] if "answers" in names else None

@@ -46,6 +46,6 @@ def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
         raise DomainInvalid(f"{path}: {error.strerror}", hint=hint) from None
     except ValidationError as error:
         hint = "see docs/conversations.md for an example"
-        raise DomainInvalid(f"{path}: {first_error(error)}", hint=hint) from None
+        raise DomainInvalid(f"{path}: {first_error(error, shape)}", hint=hint) from None
     except ValueError as error:
         raise DomainInvalid(f"{path}: {error}", hint=hint) from None

@@ -235,7 +235,7 @@ def read_rules(options: str) -> tuple[FieldRules, str]:
         else:
             rules = FieldRules(**read_options("json", options, CHOICES))
     except ValidationError as error:
-        raise DomainInvalid(f"json: {first_error(error)}", hint=HINT) from None
+        raise DomainInvalid(f"json: {first_error(error, FieldRules)}", hint=HINT) from None
     except (ValueError, RecursionError) as error:
         raise DomainInvalid(f"json: {error}", hint=HINT) from None
     if rules == FieldRules():
@@ -249,9 +249,14 @@ def _from_file(path: Path) -> FieldRules:
         schema = table.pop("schema", None)
         if isinstance(schema, str):
             schema = json.loads((path.parent / schema).read_text(encoding="utf-8-sig"))
+        if "json_schema" in table:
+            raise ValueError("json_schema is called schema in a file")
+        rules = FieldRules(**table, json_schema=schema)
     except OSError as error:
         raise DomainInvalid(f"{error.filename or path}: {error.strerror}", hint=HINT) from None
-    rules = FieldRules(**table, json_schema=schema)
+    except ValueError as error:
+        why = first_error(error, FieldRules) if isinstance(error, ValidationError) else error
+        raise ValueError(f"{path}: {why}") from None
     if schema is not None:
         import jsonschema
 

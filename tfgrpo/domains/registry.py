@@ -11,10 +11,9 @@ An object is a `Domain`, or a function from one string to a `Domain`.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -26,6 +25,7 @@ from tfgrpo.domains.base import Domain, DomainInvalid, load_named
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.caller_functions import identity
 from tfgrpo.trust.permissions import PARTS, parts, split
+from tfgrpo.wording import did_you_mean
 
 BUILT_IN = {
     "choice": "tfgrpo.domains.choice:DOMAIN",
@@ -79,14 +79,18 @@ def _find(spec: str, folders: Sequence[Path]) -> Domain:
     base, plus, part = name.partition("+")
     if plus and "=" in part:
         part, hint = part.partition("=")[0], f"there is {', '.join(PARTS)}"
-        raise DomainInvalid(f"{base} has no part {part!r}{_nearest(part, PARTS)}", hint=hint)
+        raise DomainInvalid(
+            f"{base} has no part {part!r}{did_you_mean(part, PARTS, '; ')}", hint=hint
+        )
     if name in known:
         domain = load_named(known[name], f"the domain {spec}", DomainInvalid)
     elif colon:
         domain, argument = load_named(spec, f"the domain {spec}", DomainInvalid, folders), ""
     else:
         hint = f"there is {', '.join(known)}, or give an object as package.module:object"
-        raise DomainInvalid(f"there is no domain {name!r}{_nearest(name, known)}", hint=hint)
+        raise DomainInvalid(
+            f"there is no domain {name!r}{did_you_mean(name, known, '; ')}", hint=hint
+        )
     if not isinstance(domain, Domain) and callable(domain):
         if not argument:
             raise DomainInvalid(f"domain {name} needs an argument", hint=f"write {name}:ARGUMENT")
@@ -103,11 +107,6 @@ def _find(spec: str, folders: Sequence[Path]) -> Domain:
     return domain
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Path] = ()) -> Domain:
     functions: dict[str, Any] = {}
     for part, place in places.items():
@@ -116,7 +115,7 @@ def _with_parts(domain: Domain, places: Mapping[str, str], folders: Sequence[Pat
             listed = f"there is {', '.join(sorted(offered))}" if offered else "none is installed"
             hint = f"{listed}, or write {part}=module:name"
             raise DomainInvalid(
-                f"there is no {part} {place!r}{_nearest(place, offered)}", hint=hint
+                f"there is no {part} {place!r}{did_you_mean(place, offered, '; ')}", hint=hint
             )
         known = offered.get(place, place)
         function = load_named(known, f"the {part} {place}", DomainInvalid, folders)

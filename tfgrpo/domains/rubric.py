@@ -307,6 +307,6 @@ def problem_criteria(problem: Problem) -> tuple[Criterion, ...]:
     try:
         return tuple(Criterion(**criterion) for criterion in listed)
     except ValidationError as error:
-        raise DatasetError(f"{problem.id}: {first_error(error)}", hint=HINT) from None
+        raise DatasetError(f"{problem.id}: {first_error(error, Criterion)}", hint=HINT) from None
     except TypeError:
         raise DatasetError(f"{problem.id}: criteria are a list of objects", hint=HINT) from None

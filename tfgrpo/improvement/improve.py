@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data import readers
+from tfgrpo.data.compressed_files import DatasetError
 from tfgrpo.data.problems import digest as dataset_digest
 from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import describe_objection, objections
@@ -93,8 +94,10 @@ NAMED = 8
 OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
 """Settings of [train] that an improvement has its own of."""
 
-
 AT_WORK = "another improvement of this store is at work"
+GIVEN_UP = (
+    "`tfgrpo improve --new` gives it up, and the problems that it did not learn from are new again"
+)
 
 
 class Busy(TfgrpoError):
@@ -340,8 +343,7 @@ class Improving:
             if one.branch not in store.branches() and store.runs.find(one.name) is not None:
                 raise SettingsError(
                     f"{one.name} was cut off, and its branch {one.branch} is gone",
-                    hint="`tfgrpo improve --new` gives it up, and the problems that it did not "
-                    "learn from are new again; `tfgrpo undo` restores a branch just deleted",
+                    hint=f"{GIVEN_UP}; `tfgrpo undo` restores a branch just deleted",
                 )
             return await self._work(one)
         new = self.new_rows()
@@ -370,6 +372,9 @@ class Improving:
                 hint=f"{one.name} is over; of its {plural(count, 'problem')}, those in no finished "
                 "step are new again; `tfgrpo improve --estimate` says what the next one takes",
             ) from None
+        except DatasetError as error:  # what could be judged when it began, may not be now
+            error.hint = f"{GIVEN_UP}; {error.hint}"
+            raise
         if effect is not None and effect.verdict == "worse":
             self._end(one, "worse", effect)
             return Improvement("worse", one.target, count, least, one.name, effect)

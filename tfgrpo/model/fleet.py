@@ -25,6 +25,7 @@ from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
 from tfgrpo.model.rate_limits import Throttle, Turned, turn_of
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
+from tfgrpo.toml_text import place_of
 
 FAR = 2.0
 """The load of an endpoint is far from another's beyond so many times that one's, and `SLACK`."""
@@ -80,7 +81,7 @@ def listed_endpoints(
     `prices` and the catalogue. Raises EndpointsInvalid and PriceInvalid."""
     listed = []
     for number, table in tables.items():
-        where = f"[[endpoints]] {number}"
+        where = f"{place_of(tables)}[[endpoints]] {number}"
         try:
             listed.append(_listed(table, prices, model))
         except ValueError as error:
@@ -103,7 +104,7 @@ def _listed(table: Mapping[str, Any], prices: Mapping[str, Any], model: str) -> 
     try:
         checked = EndpointTable(**{name.replace("-", "_"): value for name, value in table.items()})
     except ValidationError as error:
-        raise ValueError(first_error(error)) from None
+        raise ValueError(first_error(error, EndpointTable)) from None
     if checked.price is not None:
         prices = {**prices, checked.base_url: checked.price}
     try:

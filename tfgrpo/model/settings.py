@@ -20,6 +20,7 @@ from pydantic import (
 from tfgrpo.model.http_connection import API_VERSION
 from tfgrpo.model.secrets import literal
 from tfgrpo.web_address import server_address
+from tfgrpo.wording import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -44,9 +45,20 @@ def error_in_words(error: ErrorDetails) -> str:
     return f"{where}: {error['msg'].removeprefix('Value error, ')}".removeprefix(": ")
 
 
-def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong, in a line."""
-    return error_in_words(error.errors()[0])
+def first_error(error: ValidationError, shape: type[BaseModel] | None = None) -> str:
+    """The first thing that is wrong, in a line, with the field of a `shape` that is meant."""
+    first = error.errors()[0]
+    return error_in_words(first) + (meant(first, shape, "; ") if shape else "")
+
+
+def meant(error: ErrorDetails, shape: type[BaseModel], before: str = "", after: str = "") -> str:
+    """Which field of a shape, or of those in it, an unknown one means; nothing for other errors."""
+    if error["type"] != "extra_forbidden":
+        return ""
+    schema = shape.model_json_schema()
+    shapes = (schema, *schema.get("$defs", {}).values())
+    known = {name for one in shapes for name in one.get("properties", ())}
+    return did_you_mean(str(error["loc"][-1]), known, before, after)
 
 
 def _address(url: str) -> str:

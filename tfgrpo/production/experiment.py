@@ -166,6 +166,23 @@ def at_work(store: Store, branch: str) -> Experiment | None:
     return running if store.tip(branch).digest.hex() == running.control.digest else None
 
 
+def why_paused(store: Store, one: Experiment) -> str | None:
+    """Why a running experiment is paused: its branch was `moved`, or is `gone`."""
+    branch = one.control.revision
+    if one.state != RUNNING or at_work(store, branch) is not None:
+        return None
+    return "moved" if branch in store.branches() else "gone"
+
+
+def paused_in_words(store: Store, one: Experiment, tried: str = "the candidate") -> str:
+    """Why an experiment is paused, and what requests get; nothing where it is not."""
+    branch, why = one.control.revision, why_paused(store, one)
+    if why == "gone":
+        return f"{branch} is gone, so nobody gets {tried}"
+    everybody = "was moved since the experiment began, so everybody gets the new version"
+    return f"{branch} {everybody}" if why else ""
+
+
 def start(
     store: Store,
     name: str,

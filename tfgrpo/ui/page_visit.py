@@ -84,14 +84,16 @@ class Site:
 
 @dataclass(slots=True)
 class Visit:
-    """One request. `form` has the fields that a POST sent, without the token; `section` is the path
-    of the page of the navigation that it belongs to; `at` is that of the page that answers, where
-    a form is shown again that was sent elsewhere."""
+    """One request. `form` has the fields that a POST sent, without the token, `page` how many
+    the login had sent when its page was made; `section` is the path of the page of the navigation
+    that it belongs to; `at` is that of the page that answers, where a form is shown again that was
+    sent elsewhere."""
 
     site: Site
     request: Request
     session: Session
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    page: str = ""
     opened: Store | None = None
     section: str = ""
     at: str = ""

@@ -136,7 +136,8 @@ def _handled(visit: Visit, route: Route, store: Store) -> Response:
     visit.opened = store
     handler = cast("Handler", route.handler)
     if route.method == "POST":
-        return handler(visit)
+        form = (str(visit.request.url), visit.page, visit.form)
+        return visit.session.once(form, lambda: handler(visit)) if visit.page else handler(visit)
     with store.port.reading():  # a page is of one state, whoever commits meanwhile
         return handler(visit)
 
@@ -163,7 +164,8 @@ async def _read_form(visit: Visit) -> None:
     fields = parse_qs(
         bytes(body).decode(errors="replace"), keep_blank_values=True, max_num_fields=10_000
     )
-    token = visit.request.headers.get("x-csrf", "") or fields.pop("csrf", [""])[0]
+    token, _, visit.page = fields.pop("csrf", [""])[0].partition(".")
+    token = visit.request.headers.get("x-csrf", "") or token
     visit.form = fields
     if not hmac.compare_digest(visit.session.csrf.encode(), token.encode(errors="replace")):
         raise BadForm("this form is of another login", hint="reload its page and send it again")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from threading import Lock
+from time import monotonic
 from typing import NamedTuple
+
+from starlette.responses import Response
 
 MOST_NOTICES = 5
 MOST_SESSIONS = 1_000
 """Logins at a time; the oldest go first."""
+AT_ONCE = 30.0
+"""Seconds after an answer in which the same form again is taken for a double click."""
 
 
 class Act(NamedTuple):
@@ -29,16 +36,34 @@ class Line(NamedTuple):
     is_refusal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
     """One login under a name. `csrf` is what its forms carry; `notices` are shown on its next page;
-    `read_only` says that nothing is recorded for it."""
+    `read_only` says that nothing is recorded for it. `sent` counts the forms that it sent."""
 
     key: str
     name: str
     csrf: str
     read_only: bool = False
     notices: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
+    sent: int = 0
+    _last: tuple[str, float, Response] | None = None
+    _answering: Lock = field(default_factory=Lock)
+
+    def once(self, form: object, answer: Callable[[], Response]) -> Response:
+        """Answers a form. What is sent again from the same page at once, as by a double click, is
+        answered as it was and not done again, unless it was refused."""
+        digest = sha256(repr(form).encode(errors="replace")).hexdigest()
+        with self._answering:
+            if self._last is not None and self._last[0] == digest:
+                _, answered, response = self._last
+                if monotonic() - answered < AT_ONCE:
+                    return response
+            self.sent, self._last = self.sent + 1, None
+            response = answer()
+            if response.status_code < 400:
+                self._last = digest, monotonic(), response
+            return response
 
 
 class Sessions:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +21,7 @@ from tfgrpo.runs.run_versions import Gain
 from tfgrpo.settings import BASE_PROMPT, PAPER, PROBATION, TRIAL
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.wording import did_you_mean
 
 
 class Step(NamedTuple):
@@ -112,9 +112,8 @@ def find_policy(name: str, root: Path) -> type[Policy]:
     there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
     if name not in there and not re.fullmatch(r"[\w.]+:[\w.]+", name):
         offered = [one for one in there if one != TRIAL]
-        near = get_close_matches(name, offered, n=1)
         raise SettingsError(
-            f"there is no policy {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+            f"there is no policy {name!r}" + did_you_mean(name, offered, "; "),
             hint=f"there is {', '.join(offered)}, or write module:Class",
         )
     place, folders = there.get(name, name), (Path.cwd(), root)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from tfgrpo.display.version_rows import StandingNames, change_counts
 from tfgrpo.improvement.proposals import list_proposals
-from tfgrpo.production.experiment import all_running
+from tfgrpo.production.experiment import all_running, paused_in_words
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
@@ -41,7 +41,7 @@ def show(visit: Visit) -> Response:
         aside=len(store.branches()) - len(branches),
         runs=_runs(visit),
         waiting=list_proposals(store, "open")[::-1],
-        experiments=all_running(store),
+        experiments=[(one, paused_in_words(store, one)) for one in all_running(store)],
         recent=[
             (one, subject(store, one), change_counts(store, one), names[one.number])
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))

@@ -40,6 +40,7 @@ from tfgrpo.production.experiment import (
     change_share,
     experiment,
     experiments,
+    paused_in_words,
     promote,
     roll_back,
     stop,
@@ -302,8 +303,9 @@ def _decisions(visit: Visit) -> list[tuple[Decision, DecidedMove]]:
     return [(one, decided_move(visit.store, one)) for one in newest]
 
 
-def _experiments(visit: Visit) -> list[tuple[Experiment, Evidence | None]]:
-    """Returns experiments with what they have found; None where no traffic is on record."""
+def _experiments(visit: Visit) -> list[tuple[Experiment, Evidence | None, str]]:
+    """Returns experiments with what they have found; None where no traffic is on record. Then why
+    each is paused, if it is."""
     newest_first, has_calls = experiments(visit.store)[::-1], has_traffic(visit)
     chosen = [one for one in newest_first if one.state == RUNNING]
     chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]
@@ -312,7 +314,10 @@ def _experiments(visit: Visit) -> list[tuple[Experiment, Evidence | None]]:
         key = ("evidence", one.id)
         return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
-    return [(one, evidence_of(one) if has_calls else None) for one in chosen]
+    return [
+        (one, evidence_of(one) if has_calls else None, paused_in_words(visit.store, one))
+        for one in chosen
+    ]
 
 
 def way_back(visit: Visit, since: Meanwhile | None = None) -> Response:
