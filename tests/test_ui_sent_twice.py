@@ -7,7 +7,9 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
+from starlette.responses import Response
 from test_ui_round_trips import ORIGIN, areas, hidden
 from test_ui_stale import BUTTON
 from ui_demo import BEGIN
@@ -16,6 +18,7 @@ from ui_rig import Visitor, crawl, store_at
 
 from tfgrpo.store.activity.key_ledger import ledger_path
 from tfgrpo.store.opening import open_ledger
+from tfgrpo.ui.visitor_sessions import Session
 
 FORM = re.compile(r"<form[^>]*method=\"post\".*?</form>", re.S)
 TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
@@ -100,3 +103,24 @@ def test_a_key_is_shown_to_whoever_clicks_twice(tmp_path: Path) -> None:
     assert fresh is not None
     again = fields | {"csrf": fresh[1]}
     assert "there is a key" in visitor.post("/keys", again, status=400), "another form is another"
+
+
+def test_a_form_that_takes_long_holds_up_no_other_one() -> None:
+    session, begun, goes_on = Session("k", "n", "c"), Event(), Event()
+
+    def slow() -> Response:
+        begun.set()
+        assert goes_on.wait(30)
+        return Response("slow")
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(session.once, "one", slow)
+        assert begun.wait(30)
+        again = pool.submit(session.once, "one", slow)
+        other = pool.submit(session.once, "other", lambda: Response("other"))
+        try:
+            assert other.result(30).body == b"other"
+            assert not again.done()
+        finally:
+            goes_on.set()
+        assert first.result(30).body == again.result(30).body == b"slow"

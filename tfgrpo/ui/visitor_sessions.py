@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from threading import Lock
+from threading import Condition
 from time import monotonic
 from typing import NamedTuple
 
@@ -48,22 +48,31 @@ class Session:
     notices: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
     sent: int = 0
     _last: tuple[str, float, Response] | None = None
-    _answering: Lock = field(default_factory=Lock)
+    _at_work: set[str] = field(default_factory=set)
+    _change: Condition = field(default_factory=Condition)
 
     def once(self, form: object, answer: Callable[[], Response]) -> Response:
         """Answers a form. What is sent again from the same page at once, as by a double click, is
-        answered as it was and not done again, unless it was refused."""
+        answered as it was and not done again, unless it was refused. Other forms do not wait for
+        it."""
         digest = sha256(repr(form).encode(errors="replace")).hexdigest()
-        with self._answering:
+        with self._change:
+            self._change.wait_for(lambda: digest not in self._at_work)
             if self._last is not None and self._last[0] == digest:
                 _, answered, response = self._last
                 if monotonic() - answered < AT_ONCE:
                     return response
             self.sent, self._last = self.sent + 1, None
+            self._at_work.add(digest)
+        try:
             response = answer()
             if response.status_code < 400:
                 self._last = digest, monotonic(), response
             return response
+        finally:
+            with self._change:
+                self._at_work.discard(digest)
+                self._change.notify_all()
 
 
 class Sessions:
