@@ -8,7 +8,7 @@ belongs to stands in. Examples are hidden as in a run's other attempts (`assign.
 cannot be judged count as 0: what makes answers unreadable is no gain. A choice from fewer problems
 takes less, so the gain is rather too low.
 
-In simulations (`tests/test_crossfit.py`) the interval covers what a run gains in 90 to 97 % of
+In simulations (`tests/test_crossfit.py`) the interval covers what a run gains in 92 to 98 % of
 runs, also where several lessons say the same.
 """
 
