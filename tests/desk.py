@@ -11,7 +11,7 @@ from scripted import ScriptedEndpoint, write_problems
 from store_helpers import begin
 
 from tfgrpo.connect import CallLimits, Endpoints
-from tfgrpo.data import problems
+from tfgrpo.data import datasets
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
@@ -67,11 +67,11 @@ class Desk:
                 endpoint = Endpoint("scripted", server.base_url, None, timeout)
                 limits = CallLimits(concurrency, self.settings.task_timeout, self.settings.patience)
                 endpoints = Endpoints(endpoint, endpoint, limits)
-                gate = problems.load(Path(named)) if (named := self.settings.gate) else ()
+                gate = datasets.load(named) if (named := self.settings.gate) else ()
                 training = Training(
                     Session(store, journal, endpoints, self.verifier, budget=budget),
                     run,
-                    RunProblems(problems.load(Path(self.settings.data)), gate=gate),
+                    RunProblems(datasets.load(self.settings.data), gate=gate),
                     domain=domain,
                 )
                 asyncio.run(trained(training, endpoints))

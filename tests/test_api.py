@@ -37,7 +37,7 @@ from waiting import until, until_so
 import tfgrpo
 from tfgrpo import api
 from tfgrpo.costs.accounts import cost_report
-from tfgrpo.data import problems
+from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError, row_lines
 from tfgrpo.domains import find
@@ -547,7 +547,7 @@ def test_rows_of_pandas_are_what_they_say(folder: Path, endpoint: ScriptedEndpoi
         {"id": pandas.NA, "problem": "What is 4 op 7?", "answer": Path("12")},
     ]
     result = tfgrpo.train_sync(rows, **where(endpoint, keep_going=True))
-    read = problems.load(folder / result.run.config["data"])
+    read = datasets.load(str(folder / result.run.config["data"]))
     assert [(one.problem, one.ground_truths) for one in read] == [
         ("What is 1 op 4?", ("6", "six")),
         ("What is 2 op 5?", ("8.0",)),

@@ -26,7 +26,7 @@ from scripted import (
 from test_training import UID, Desk, identity, libraries
 
 from tfgrpo.costs import accounts
-from tfgrpo.data import problems
+from tfgrpo.data import datasets, problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn import run as running
 from tfgrpo.learn.run import run_to_end
@@ -147,7 +147,7 @@ def test_a_run_that_its_budget_stopped_goes_on_with_a_larger_one_and_ends_alike(
     with ScriptedEndpoint(script) as server:
         found = asked.model_copy(
             update={
-                "data_digest": problems.digest(problems.load(tmp_path / "problems.jsonl")),
+                "data_digest": problems.digest(datasets.load(str(tmp_path / "problems.jsonl"))),
                 "models": asked.models.model_copy(update={"base_url": server.base_url}),
             }
         )

@@ -19,7 +19,7 @@ from scripted import LESSON, Numbered, Reply, ScriptedEndpoint, teachable, write
 
 import tfgrpo
 from tfgrpo.connect import CallLimits, Endpoints
-from tfgrpo.data import problems
+from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.display import version_rows
 from tfgrpo.domains import math
@@ -88,7 +88,7 @@ def bench(tmp_path: Path, verifier: Verifier) -> Bench:
     path = tmp_path / "store.db"
     with Store.init(path) as store:
         store.commit("main", [Operation("ADD", text=LESSON)], message="the lesson")
-    return Bench(path, problems.load(write_problems(tmp_path / "p.jsonl", 6)), verifier)
+    return Bench(path, datasets.load(str(write_problems(tmp_path / "p.jsonl", 6))), verifier)
 
 
 def test_evaluations_that_would_read_alike_say_in_what_they_differ(bench: Bench) -> None:

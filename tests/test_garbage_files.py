@@ -13,7 +13,7 @@ import pytest
 from garbage_files import Shape, spoiled
 
 from tfgrpo import domains, interchange
-from tfgrpo.data import problems, readers
+from tfgrpo.data import datasets, readers
 from tfgrpo.evaluation.verifier_cases import read_cases
 from tfgrpo.improvement.exchange_files import read_exchanges
 from tfgrpo.interchange import reference_config
@@ -39,7 +39,7 @@ def read_exchange(path: Path, _: Store) -> None:
 
 def read_problems(path: Path, _: Store) -> None:
     list(readers.read(path))
-    problems.load(path)
+    datasets.load(str(path))
 
 
 def read_config(path: Path, _: Store) -> None:

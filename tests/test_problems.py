@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfgrpo.data.datasets import load
 from tfgrpo.data.problems import (
     DatasetError,
     Problem,
     batches,
     digest,
-    load,
     of_rows,
     without_answer,
 )
@@ -38,39 +38,39 @@ def problems(count: int) -> list[Problem]:
 def test_rows_are_read_in_order_with_their_own_ids(file: Path) -> None:
     file.write_text('{"id": "b", "problem": "q", "answer": "1"}\n{"id": 7, "problem": "r"}\n')
     with pytest.raises(DatasetError):
-        load(file)
+        load(str(file))
     file.write_text(
         '{"id": "b", "problem": " q ", "answer": 1.5}\n{"id": 7, "problem": "r", "answer": 0}\n'
     )
-    assert load(file) == (Problem("b", "q", "1.5"), Problem("7", "r", "0"))
+    assert load(str(file)) == (Problem("b", "q", "1.5"), Problem("7", "r", "0"))
 
 
 def test_rows_without_an_id_are_called_after_their_line_in_the_file(file: Path) -> None:
     file.write_text(f"\n{ROW}\n   \n\n{ROW}\n")
-    assert [p.id for p in load(file)] == ["line-2", "line-5"]
+    assert [p.id for p in load(str(file))] == ["line-2", "line-5"]
 
 
 def test_fields_map_our_names_to_the_files_own(file: Path) -> None:
     file.write_text('{"n": "a", "question": "q", "gold": 3, "answer": "not this"}\n')
-    found = load(file, {"problem": "question", "answer": "gold", "id": "n"})
+    found = load(str(file), {"problem": "question", "answer": "gold", "id": "n"})
     assert found == (Problem("a", "q", "3"),)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + f"{ROW}\r\n{ROW}\r\n".encode())
-    assert [p.id for p in load(file)] == ["line-1", "line-2"]
+    assert [p.id for p in load(str(file))] == ["line-1", "line-2"]
 
 
 def test_text_in_any_script_is_kept_as_it_is(file: Path) -> None:
     file.write_text('{"problem": "Сколько будет ½ + ½? 🙂", "answer": "１"}\n', encoding="utf-8")
-    assert load(file)[0] == Problem("line-1", "Сколько будет ½ + ½? 🙂", "１")
+    assert load(str(file))[0] == Problem("line-1", "Сколько будет ½ + ½? 🙂", "１")
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
 def test_a_line_ends_at_a_newline_and_at_nothing_else(file: Path, separator: str) -> None:
     row = json.dumps({"problem": f"one{separator}two", "answer": "2"}, ensure_ascii=False)
     file.write_text(row + "\n" + ROW + "\n", encoding="utf-8")
-    found = load(file)
+    found = load(str(file))
     assert [p.id for p in found] == ["line-1", "line-2"]
     assert found[0].problem == f"one{separator}two"
 
@@ -99,7 +99,7 @@ BAD_ROWS = {
 def test_a_bad_row_is_refused_by_file_and_line_with_a_hint(file: Path, bad: str) -> None:
     file.write_text(f"{ROW}\n\n{bad}\n{ROW}\n")
     with pytest.raises(DatasetError) as caught:
-        load(file)
+        load(str(file))
     assert f"{file}:3" in str(caught.value)
     assert caught.value.hint
     assert len(str(caught.value)) < 500
@@ -108,7 +108,7 @@ def test_a_bad_row_is_refused_by_file_and_line_with_a_hint(file: Path, bad: str)
 def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path) -> None:
     file.write_text('{"exercise": "q", "gold": "1"}\n')
     with pytest.raises(DatasetError) as caught:
-        load(file)
+        load(str(file))
     assert "exercise" in str(caught.value.hint)
     assert "gold" in str(caught.value.hint)
 
@@ -117,7 +117,7 @@ def test_the_hint_for_a_missing_field_names_the_fields_that_are_there(file: Path
 def test_what_is_no_number_is_missing(file: Path, answer: str) -> None:
     file.write_text(f'{{"problem": "q", "answer": {answer}}}')
     with pytest.raises(DatasetError, match="'answer' is empty"):
-        load(file)
+        load(str(file))
 
 
 @pytest.mark.parametrize("row", ["1,", "1, ", '{"id": 1, "Anfrage": null}'])
@@ -125,7 +125,7 @@ def test_an_empty_cell_is_said_to_be_empty(file: Path, row: str) -> None:
     table = file if row.startswith("{") else file.with_suffix(".csv")
     table.write_text(row if table is file else f"id,Anfrage\n{row}\n")
     with pytest.raises(DatasetError, match="'Anfrage' is empty") as caught:
-        load(table, {"problem": "Anfrage"}, ground_truth=False)
+        load(str(table), {"problem": "Anfrage"}, ground_truth=False)
     assert "the row has" not in str(caught.value.hint)
 
 
@@ -150,7 +150,7 @@ def test_a_field_that_is_there_and_cannot_be_used_is_told_so(
 ) -> None:
     file.write_text(row)
     with pytest.raises(DatasetError, match=words) as error:
-        load(file)
+        load(str(file))
     assert error.value.hint is not None
     assert error.value.hint.startswith("expected text or a number")
 
@@ -158,7 +158,7 @@ def test_a_field_that_is_there_and_cannot_be_used_is_told_so(
 def test_an_empty_id_is_none_and_an_empty_field_leaves_others_a_turn(file: Path) -> None:
     rows = [{"id": "", "problem": "a", "answer": None, "gold": "5"}, {"id": None, "problem": "b"}]
     file.write_text("".join(json.dumps(row | {"solution": "6"}) + "\n" for row in rows))
-    assert [(p.id, p.answer) for p in load(file)] == [("line-1", "5"), ("line-2", "6")]
+    assert [(p.id, p.answer) for p in load(str(file))] == [("line-1", "5"), ("line-2", "6")]
 
 
 def test_an_extra_field_that_no_record_could_hold_is_refused() -> None:
@@ -172,23 +172,23 @@ def test_an_id_that_stands_twice_is_refused_where_it_stands_again(file: Path) ->
     row = '{"id": "a", "problem": "q", "answer": "1"}'
     file.write_text(f"{row}\n{ROW}\n{row}\n")
     with pytest.raises(DatasetError, match=r":3: .*'a'"):
-        load(file)
+        load(str(file))
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xff\xfe\x00\x01"])
 def test_a_file_without_problems_or_not_in_utf8_is_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(DatasetError, match=r"data\.jsonl"):
-        load(file)
+        load(str(file))
 
 
 def test_a_missing_file_a_folder_and_an_unknown_field_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(DatasetError) as caught:
-            load(path)
+            load(str(path))
         assert caught.value.hint
     with pytest.raises(DatasetError, match="solution"):
-        load(tmp_path / "none.jsonl", {"solution": "gold"})
+        load(str(tmp_path / "none.jsonl"), {"solution": "gold"})
 
 
 counts = st.integers(min_value=1, max_value=40)

@@ -214,7 +214,7 @@ def test_a_long_pause_that_one_request_meets_closes_no_provider_to_all(
     first.answer = LIMITED.replace(b"120", b"86400")
     with ProxyThread(routed(store, listed(first), retries=0)) as proxy:
         assert b"\r\nRetry-After: 86400\r\n" in ask(proxy), "whoever is limited is told so"
-        (member,) = proxy.proxy.router._members  # type: ignore[union-attr]
+        (member,) = proxy.proxy.members
         assert member.throttle.closed_until - time.monotonic() <= 2.0
         assert member.throttle.limit == 1, "one request sees whether it answers others"
         first.answer = OK

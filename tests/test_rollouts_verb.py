@@ -17,7 +17,7 @@ from desk import made
 from scripted import Reply, ScriptedEndpoint, restless, stage, write_problems
 from test_training import posix
 
-from tfgrpo.data import problems
+from tfgrpo.data import datasets, problems
 from tfgrpo.domains.verifier import Verifier
 
 
@@ -53,7 +53,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, verifier: Verifier) -> str
     desk = made(folder, verifier, count=2, epochs=1)
     rows = Path(desk.settings.data).read_text().replace('"p1"', json.dumps("p1\n" + "x" * 300))
     Path(desk.settings.data).write_text(rows)
-    digest = problems.digest(problems.load(Path(desk.settings.data)))
+    digest = problems.digest(datasets.load(desk.settings.data))
     desk.settings = desk.settings.model_copy(update={"data_digest": digest})
     desk.prepare()
     with ScriptedEndpoint(script) as server:

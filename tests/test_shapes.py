@@ -11,7 +11,8 @@ import pytest
 from conftest import Cli
 from scripted import ScriptedEndpoint
 
-from tfgrpo.data.problems import describe_indices, load, of_rows
+from tfgrpo.data.datasets import load
+from tfgrpo.data.problems import describe_indices, of_rows
 from tfgrpo.data.readers import DatasetError, Row
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.init_from_data import OwnData, plan_files, read_table
@@ -89,7 +90,7 @@ def test_a_row_of_options_asks_them_and_its_answer_is_the_right_one(
 ) -> None:
     rows = [{"question": ASKED.format(n), **RIGHT[name](n)} for n in range(3, 27)]
     path = write(tmp_path / "data.jsonl", rows)
-    for n, one in enumerate(load(path), 3):
+    for n, one in enumerate(load(str(path)), 3):
         assert one.problem.startswith(ASKED.format(n))
         assert all(option in one.problem for option in _options(n))
         assert f"\n{one.answer}. {_options(n)[1]}\n" in one.problem
@@ -103,7 +104,7 @@ def test_a_row_of_options_asks_them_and_its_answer_is_the_right_one(
 def test_context_is_asked_with_its_question(tmp_path: Path, name: str) -> None:
     rows = [{**ABOUT[name], "question": f"How high is hut {n}?", "answer": n} for n in range(24)]
     path = write(tmp_path / "data.jsonl", rows)
-    assert load(path)[0].problem == "The hut stands at 300 metres.\n\nHow high is hut 0?"
+    assert load(str(path))[0].problem == "The hut stands at 300 metres.\n\nHow high is hut 0?"
     train = plan_files(path, read_table(path), OwnData()).files["data/train.jsonl"]
     assert "300 metres.\\n\\nHow high" in train.split("\n")[0]
 
@@ -114,7 +115,7 @@ def test_an_instruction_is_asked_with_its_input(tmp_path: Path) -> None:
         for n in range(24)
     ]
     path = write(tmp_path / "data.jsonl", rows)
-    assert load(path)[3].problem == "Even or odd?\n\n3"
+    assert load(str(path))[3].problem == "Even or odd?\n\n3"
     train = plan_files(path, read_table(path), OwnData()).files["data/train.jsonl"]
     assert "Even or odd?\\n\\n" in train.split("\n")[0]
 
@@ -124,7 +125,7 @@ def test_an_instruction_is_asked_with_its_context(tmp_path: Path) -> None:
         {"instruction": "How high?", "context": f"Hut {n}.", "response": str(n), "category": "qa"}
         for n in range(3)
     ]
-    got = load(write(tmp_path / "data.jsonl", rows))
+    got = load(str(write(tmp_path / "data.jsonl", rows)))
     assert [(one.problem, one.answer) for one in got] == [
         (f"Hut {n}.\n\nHow high?", str(n)) for n in range(3)
     ]
@@ -132,7 +133,7 @@ def test_an_instruction_is_asked_with_its_context(tmp_path: Path) -> None:
 
 def test_a_stem_is_a_question(tmp_path: Path) -> None:
     row = {"question_stem": "Which?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}
-    (one,) = load(write(tmp_path / "data.jsonl", [{**row, "answerKey": "B"}]))
+    (one,) = load(str(write(tmp_path / "data.jsonl", [{**row, "answerKey": "B"}])))
     assert (one.problem.startswith("Which?\n\nA. x\nB. y"), one.answer) == (True, "B")
 
 
@@ -147,7 +148,7 @@ def test_a_stem_is_a_question(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_without_options_is_asked_as_it_is(tmp_path: Path, row: dict[str, Any]) -> None:
-    (one,) = load(write(tmp_path / "data.jsonl", [row]))
+    (one,) = load(str(write(tmp_path / "data.jsonl", [row])))
     assert one.problem == row.get("problem", row.get("question"))
     assert one.answer == str(row.get("answer", row.get("label")))
 
@@ -155,12 +156,12 @@ def test_a_row_without_options_is_asked_as_it_is(tmp_path: Path, row: dict[str, 
 def test_an_answer_that_names_no_option_is_an_error_with_its_line(tmp_path: Path) -> None:
     row = {"question": "Which?", "choices": ["red", "blue"], "answer": "E"}
     with pytest.raises(DatasetError, match="'E' is none of the 2 options"):
-        load(write(tmp_path / "data.jsonl", [row]))
+        load(str(write(tmp_path / "data.jsonl", [row])))
 
 
 def test_a_field_that_is_named_is_asked_alone(tmp_path: Path) -> None:
     row = {"question": "Which?", "choices": ["red", "blue"], "answer": "1"}
-    (one,) = load(write(tmp_path / "data.jsonl", [row]), {"problem": "question"})
+    (one,) = load(str(write(tmp_path / "data.jsonl", [row])), {"problem": "question"})
     assert (one.problem, one.answer) == ("Which?", "1")
 
 
@@ -197,7 +198,7 @@ def test_a_blank_option_moves_no_other(tmp_path: Path, name: str) -> None:
     }
     first |= {list(row)[-1]: 0} if name in ("indices", "columns from 0") else {}
     path = write(tmp_path / "data.jsonl", [{"question": "Which?", **row}, first])
-    one, _ = load(path)
+    one, _ = load(str(path))
     assert one.answer == label
     assert f"\n{label}. {right}\n" in one.problem
     options = one.problem.split("\n\n")[1].splitlines()
@@ -207,7 +208,7 @@ def test_a_blank_option_moves_no_other(tmp_path: Path, name: str) -> None:
 def test_an_answer_that_names_a_blank_option_is_an_error(tmp_path: Path) -> None:
     row = {"question": "Which?", "A": "x", "B": "", "C": "y", "D": "z", "answer": "B"}
     with pytest.raises(DatasetError, match="'B' is none of the 3 options"):
-        load(write(tmp_path / "data.jsonl", [row]))
+        load(str(write(tmp_path / "data.jsonl", [row])))
 
 
 def test_the_right_one_of_numbers_is_no_index(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_the_right_one_of_numbers_is_no_index(tmp_path: Path) -> None:
         {"question": f"{n} + 1?", "correct_answer": n + 1, "incorrect_answers": [n, 0, 9]}
         for n in range(1, 4)
     ]
-    for n, one in enumerate(load(write(tmp_path / "data.jsonl", rows)), 1):
+    for n, one in enumerate(load(str(write(tmp_path / "data.jsonl", rows))), 1):
         assert f"\n{one.answer}. {n + 1}\n" in one.problem
 
 
@@ -251,19 +252,19 @@ def test_options_and_context_are_asked_where_the_answer_is_mapped(
     tmp_path: Path, row: dict[str, Any], problem: str, answer: str
 ) -> None:
     name = next(name for name in ("gold", "own", "answer") if name in row)
-    (one,) = load(write(tmp_path / "data.jsonl", [row]), {"answer": name})
+    (one,) = load(str(write(tmp_path / "data.jsonl", [row])), {"answer": name})
     assert one.problem.startswith(problem)
     assert one.problem == problem or "with the letter" in one.problem
     assert one.answer == answer
     nested = {key: value for key, value in row.items() if key not in (name, "answer")}
     path = write(tmp_path / "nested.jsonl", [{**nested, "more": {"own": row[name]}}])
-    (same,) = load(path, {"answer": "more.own"})
+    (same,) = load(str(path), {"answer": "more.own"})
     assert (same.problem, same.answer) == (one.problem, one.answer)
 
 
 def test_a_blank_field_called_as_ours_hides_nothing(tmp_path: Path) -> None:
     row = {"problem": "", "question": "Which?", "choices": ["x", "y"], "answer": "", "label": 1}
-    (one,) = load(write(tmp_path / "data.jsonl", [row]))
+    (one,) = load(str(write(tmp_path / "data.jsonl", [row])))
     assert (one.problem[:6], one.answer) == ("Which?", "B")
 
 
@@ -342,7 +343,7 @@ DOUBT = "d: the answers are read as option numbers from 0"
 def test_indices_that_do_not_tell_where_they_begin_are_warned_of(
     tmp_path: Path, rows: list[dict[str, Any]], right: str, is_doubted: bool
 ) -> None:
-    loaded = load(write(tmp_path / "data.jsonl", rows))
+    loaded = load(str(write(tmp_path / "data.jsonl", rows)))
     assert [one.answer for one in loaded] == list(right)
     assert [line.split(";")[0] for line in describe_indices(loaded, "d")] == [DOUBT] * is_doubted
 
@@ -351,7 +352,7 @@ def test_sets_that_count_options_otherwise_than_the_training_data_are_warned_of(
     tmp_path: Path,
 ) -> None:
     train, heldout = (
-        load(write(tmp_path / f"{name}.jsonl", numbered(answers)))
+        load(str(write(tmp_path / f"{name}.jsonl", numbered(answers))))
         for name, answers in (("train", [1, 2, 4]), ("heldout", [1, 2, 3]))
     )
     first, second = describe_indices(heldout, "h", train, "t")

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from tfgrpo.tools import corpus as corpus_module
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.corpus import Corpus, CorpusError, Passage, PassageIndex
+from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
 from tfgrpo.tools.http_fetch import FetchError, fetch
 from tfgrpo.tools.search_and_visit import Search, Visit
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
@@ -288,17 +288,17 @@ def test_nothing_is_indexed_or_searched_on_the_event_loop(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = set()
-    search, build = PassageIndex.search, corpus_module._build
+    search, build = corpus_module._ranked, corpus_module._build
 
-    def searched(self: PassageIndex, query: str, count: int) -> list[int]:
+    def searched(retriever: Any, query: str, count: int) -> list[int]:
         threads.add(threading.get_ident())
-        return search(self, query, count)
+        return search(retriever, query, count)
 
     def built(passages: Any) -> Any:
         threads.add(threading.get_ident())
         return build(passages)
 
-    monkeypatch.setattr(PassageIndex, "search", searched)
+    monkeypatch.setattr(corpus_module, "_ranked", searched)
     monkeypatch.setattr(corpus_module, "_build", built)
 
     async def look() -> None:

@@ -35,7 +35,7 @@ from scripted import (
 )
 from store_helpers import begin
 
-from tfgrpo.data import problems
+from tfgrpo.data import datasets
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
@@ -152,7 +152,7 @@ def test_an_epoch_shuffles_anew_and_the_last_batch_may_be_smaller(
     make: Callable[..., Desk],
 ) -> None:
     desk = make(count=5, epochs=3, batch_size=3)
-    plan = plan_steps(problems.load(Path(desk.settings.data)), desk.settings)
+    plan = plan_steps(datasets.load(desk.settings.data), desk.settings)
     assert [(epoch, len(batch)) for epoch, batch in plan] == [
         (1, 3),
         (1, 2),

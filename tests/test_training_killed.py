@@ -22,7 +22,7 @@ from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import Desk, identity, journalled, libraries, posix
 from waiting import until
 
-from tfgrpo.data import problems
+from tfgrpo.data import datasets, problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
@@ -106,7 +106,7 @@ class Killings:
         heldout = write_problems(self.folder / "heldout.jsonl", 8, start=500)
         values = {"epochs": 2, "batch_size": 4, "group_size": 4, "concurrency": 8}
         values["policy"] = self.policy
-        files = {"data": str(data), "data_digest": problems.digest(problems.load(data))}
+        files = {"data": str(data), "data_digest": problems.digest(datasets.load(str(data)))}
         more = {"heldout": str(heldout), "base_url": server.base_url, "model": "scripted"}
         return build(TrainSettings, {**values, **files, **more})
 

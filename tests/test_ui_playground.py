@@ -21,7 +21,7 @@ from ui_rig import WIDTHS, HandAt, Visitor, links, serving, store_at, violations
 from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
-from tfgrpo.data.problems import load
+from tfgrpo.data.datasets import load
 from tfgrpo.improvement.proposals import Draftsman, propose
 from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.retrieve import NEAREST, WHOLE
@@ -118,7 +118,7 @@ def test_a_case_follows_a_line_without_an_end_and_a_write_that_fails_is_said(
         id, _ = over(visitor, visitor.post("/playground", fields))
         visitor.post(f"/playground/{id}/keep", {"answer": "3"})
         visitor.post(f"/playground/{id}/keep", {"answer": "4"})
-        assert [one.answer for one in load(cases)] == ["1", "3", "4"]
+        assert [one.answer for one in load(str(cases))] == ["1", "3", "4"]
         cases.unlink()
         cases.symlink_to("/dev/full")
         page = visitor.post(f"/playground/{id}/keep", {"answer": "5 & 6"}, status=503)
@@ -277,7 +277,7 @@ def test_the_earlier_turns_of_a_call_go_along_and_are_in_its_case(tmp_path: Path
         visitor.post(f"/playground/{id}/keep", {"answer": "3"})
         alone, _ = over(visitor, visitor.post("/playground", fields | {"turns": "", "system": ""}))
         visitor.post(f"/playground/{alone}/keep", {"answer": "3"})
-    first, second = load(tmp_path / "cases.jsonl")
+    first, second = load(str(tmp_path / "cases.jsonl"))
     assert first.messages == (("system", "Be short."), *ASKED)
     assert (second.problem, second.messages) == (ASKED[-1][1], ())
 
@@ -313,7 +313,7 @@ def test_a_proposal_is_tried_on_the_problem_that_taught_it(folder: Path) -> None
     visitor = Visitor(store)
     link = next(one for one in links(visitor.get("/review?id=p1")) if "playground" in one)
     page = visitor.get(link)
-    problem = next(one for one in load(folder / "p.jsonl") if one.id == row.problem)
+    problem = next(one for one in load(str(folder / "p.jsonl")) if one.id == row.problem)
     assert f">{problem.problem}</textarea>" in unescape(page)
     assert "problem=" not in next(
         one for one in links(visitor.get("/review?id=p2")) if "playground" in one
@@ -351,7 +351,7 @@ def test_a_call_goes_on_in_the_playground_in_a_browser(
         hand.follow("form[action$='/keep'] button")
         hand.sees("It is a case", ".notice")
     assert [spoken(one) for one in server.requests] == [ASKED, ASKED]
-    (case,) = load(tmp_path / "cases.jsonl")
+    (case,) = load(str(tmp_path / "cases.jsonl"))
     assert case.messages == (("system", "Be short."), *ASKED)
 
 

@@ -11,7 +11,8 @@ from conftest import Cli
 from scripted import ScriptedEndpoint
 
 import tfgrpo
-from tfgrpo.data.problems import describe_unread, load
+from tfgrpo.data.datasets import load
+from tfgrpo.data.problems import describe_unread
 from tfgrpo.notices import WarningNotice
 
 FILES = ("train", "gate", "heldout", "sealed")
@@ -108,7 +109,7 @@ SHAPES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_field_is_told_where_nothing_is_made_of_it(tmp_path: Path, name: str) -> None:
     row, unread = SHAPES[name]
-    lines = describe_unread(load(write(tmp_path / "data.jsonl", [row])), "data.jsonl")
+    lines = describe_unread(load(str(write(tmp_path / "data.jsonl", [row]))), "data.jsonl")
     assert [line.partition(" (")[0] for line in lines] == [
         f"data.jsonl: not used: {unread}" for _ in [1] if unread
     ]
@@ -117,12 +118,12 @@ def test_a_field_is_told_where_nothing_is_made_of_it(tmp_path: Path, name: str) 
 def test_the_share_is_of_the_rows_text(tmp_path: Path) -> None:
     row = {"question": "q" * 70, "answer": "a" * 5, "note": "n" * 25}
     path = write(tmp_path / "data.jsonl", [row, {**row, "id": "2", "note": ""}])
-    assert describe_unread(load(path), "d") == ["d: not used: note (14% of the text)"]
+    assert describe_unread(load(str(path)), "d") == ["d: not used: note (14% of the text)"]
     path = write(path, [{"question": "q" * 700, "answer": "a", "note": "n"}])
-    assert describe_unread(load(path), "d") == ["d: not used: note (less than 1% of the text)"]
+    assert describe_unread(load(str(path)), "d") == ["d: not used: note (less than 1% of the text)"]
 
 
 def test_a_field_that_is_mapped_is_used(tmp_path: Path) -> None:
     path = write(tmp_path / "data.jsonl", [{"a": {"q": "2+2?", "r": "rest"}, "b": "4"}])
-    loaded = load(path, {"problem": "a.q", "answer": "b"})
+    loaded = load(str(path), {"problem": "a.q", "answer": "b"})
     assert loaded[0].unread == {"a.r": 4}

@@ -156,7 +156,7 @@ def command_parts(command: str, root: Path, workspace: Workspace | None) -> list
 
 def _read(path: Path, most: int) -> str:
     try:
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
         if not stat.S_ISREG(os.fstat(number).st_mode):
             os.close(number)
             raise CallFailed(f"the answer file {path.name} is no file")

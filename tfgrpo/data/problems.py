@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.compressed_files import ReadingInvalid
-from tfgrpo.data.readers import DatasetError, Row, read
+from tfgrpo.data.readers import DatasetError, Row
 from tfgrpo.data.row_shapes import ABOUT, Indices, fold, in_our_shape, option_indices
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
@@ -82,17 +81,6 @@ class Problem:
         more = [str(answer) for answer in listed] if isinstance(listed, list) else []
         known = [answer for answer in (self.answer, *more) if answer]
         return tuple(dict.fromkeys(known)) or ("",)
-
-
-def load(
-    path: Path,
-    fields: Mapping[str, str] | None = None,
-    *,
-    extra: Sequence[str] = (),
-    ground_truth: bool = True,
-) -> tuple[Problem, ...]:
-    """The problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
-    return of_rows(read(path), str(path), fields, extra=extra, ground_truth=ground_truth)
 
 
 def of_rows(

@@ -383,8 +383,7 @@ def _after_fork() -> None:
         one._in_child()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _file(path: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import asyncio
 import io
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -69,8 +70,7 @@ def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]
 
 spawn.get_preparation_data = _preparation_data
 util._args_from_interpreter_flags = _safe_flags  # type: ignore[attr-defined]
-if sys.platform != "win32":
-    util.spawnv_passfds = _pass_descriptors  # type: ignore[assignment]
+util.spawnv_passfds = _pass_descriptors  # type: ignore[assignment]
 
 
 class WorkerProcess(context.SpawnProcess):
@@ -92,7 +92,7 @@ class WorkerProcess(context.SpawnProcess):
     def join(self, timeout: float | None = None) -> None:
         """Waits for its end, and ends with it what it has forked, which is of its group."""
         super().join(timeout)
-        if self.exitcode is not None and self.pid and not self._ended and hasattr(os, "killpg"):
+        if self.exitcode is not None and self.pid and not self._ended:
             self._ended = True  # its number may be another's soon
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -188,7 +188,7 @@ class Verifier:
         except Exception as error:
             raise Killed(describe_error(error)) from None
         theirs = b"" if ours else packed
-        counts = ours and not may_wait and hasattr(signal, "setitimer")
+        counts = ours and not may_wait
         of_processor = self.seconds if counts else 0.0
         by_clock = self.seconds * (PATIENCE if counts else 1.0)
         what = f"no verdict in {self.seconds:g} s"
@@ -356,8 +356,7 @@ def _prepare_worker(memory: int, warm: bool, packed: bytes) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     _limit_memory(memory)
-    if hasattr(os, "setpgid"):  # what it forks ends with it: see WorkerProcess.join
-        os.setpgid(0, 0)
+    os.setpgid(0, 0)  # what it forks ends with it: see WorkerProcess.join
     if warm:
         from tfgrpo.domains.mathematics import parsing
 
@@ -366,16 +365,11 @@ def _prepare_worker(memory: int, warm: bool, packed: bytes) -> None:
         _loaded.append(pickle.loads(packed))
     except BaseException as error:
         _loaded.append(Killed(describe_error(error, UNCUT)))
-    if hasattr(os, "nice"):
-        os.nice(10)
+    os.nice(10)
 
 
 def _limit_memory(most: int) -> None:
     """Caps what this process may allocate, where the system has such a cap."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)

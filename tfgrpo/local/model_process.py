@@ -60,8 +60,7 @@ def end_with_parent(parent: int) -> None:
         os._exit(0)
 
     threading.Thread(target=read_to_end, daemon=True).start()
-    if os.name == "posix":  # elsewhere a launcher may stand between the two
-        threading.Thread(target=watch_parent, daemon=True).start()
+    threading.Thread(target=watch_parent, daemon=True).start()
 
 
 def main() -> None:

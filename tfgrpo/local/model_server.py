@@ -216,7 +216,6 @@ def _spawn(line: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,  # out of reach of the terminal's Ctrl-C
-            creationflags=int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)),
         )
     except OSError as error:
         raise LocalModelError(f"cannot start the engine: {error}") from error

@@ -20,8 +20,8 @@ from tfgrpo.local.model_list import LocalModel, LocalModelError, disk_full
 from tfgrpo.store import atomic_write
 
 CHUNK = 1 << 20
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 class Readable(Protocol):

@@ -77,31 +77,25 @@ class Rendering:
             self._lines[row.experience] = written(experience, one_line=True)
 
 
-def record(
-    version: Version,
-    parents: list[bytes],
-    meta: str | None,
-    rows: list[EventRow],
-    redactions: Mapping[int, Sequence[Redaction]],
-) -> bytes:
-    """A version's `events.jsonl`; `redactions` are of the events whose text is gone, by row."""
+def record(version: PackedVersion) -> bytes:
+    """A version's `events.jsonl`: what travels of it, with the JSON in it as JSON."""
     head = {
         "tfgrpo": LAYOUT,
         "version": version.digest.hex(),
-        "parents": [digest.hex() for digest in parents],
+        "parents": [digest.hex() for digest in version.parents],
         "author": version.author,
         "time": version.time,
         "message": version.message,
-        "meta": json.loads(meta) if meta else None,
+        "meta": json.loads(version.meta) if version.meta else None,
     }
     lines = [head]
-    for row in rows:
-        line = {name: getattr(row, name) for name in ("op", "experience", "text", "reason")}
-        line["evidence"] = json.loads(row.evidence) if row.evidence else None
-        line["seal"] = row.seal.hex() if row.seal else None
-        line["salt"] = row.salt.hex() if row.salt else None
-        if redacted := redactions.get(row.row):
-            line["redactions"] = [one._asdict() for one in redacted]
+    for event in version.events:
+        line = {name: getattr(event, name) for name in ("op", "experience", "text", "reason")}
+        line["evidence"] = json.loads(event.evidence) if event.evidence else None
+        line["seal"] = event.seal.hex() if event.seal else None
+        line["salt"] = event.salt.hex() if event.salt else None
+        if event.redactions:
+            line["redactions"] = [one._asdict() for one in event.redactions]
         lines.append(line)
     return b"".join(canonical(line) + b"\n" for line in lines)
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,24 +121,21 @@ class _GitReader:
 
     def _in_time(self, commits: dict[str, _Commit]) -> dict[str, _Commit]:
         """Returns commits by time, parents first: so versions are numbered as they were made."""
-        times, waiting = {}, {id: len(commit.parents) for id, commit in commits.items()}
-        children: dict[str, list[str]] = {id: [] for id in commits}
+        times: dict[str, int] = {}
         for id, commit in commits.items():
             record = self._records.get(commit.events or "")
             whole = record is not None and record.time // 1_000_000 == commit.time // 1_000_000
             times[id] = record.time if record is not None and whole else commit.time
-            for parent in commit.parents:
-                children[parent].append(id)
-        heap = [(times[id], id) for id, count in waiting.items() if not count]
-        heapq.heapify(heap)
+        sorter = TopologicalSorter({id: commit.parents for id, commit in commits.items()})
+        sorter.prepare()
+        heap: list[tuple[int, str]] = []
         ordered = {}
-        while heap:
+        while sorter.is_active():
+            for id in sorter.get_ready():
+                heapq.heappush(heap, (times[id], id))
             _, id = heapq.heappop(heap)
             ordered[id] = commits[id]
-            for child in children[id]:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heapq.heappush(heap, (times[child], child))
+            sorter.done(id)
         return ordered
 
     def _version(

@@ -202,7 +202,7 @@ def _check_own(folder: Path, git_dir: Path) -> None:
     common = _common_dir(git_dir)
     for path in dict.fromkeys((folder, git_dir, common)):
         owner = path.stat().st_uid
-        if os.name == "posix" and owner not in (os.geteuid(), _sudo_user()):
+        if owner not in (os.geteuid(), _sudo_user()):
             raise MirrorError(
                 f"{path} belongs to another user", hint="copy the repository to a folder of yours"
             )

@@ -13,7 +13,7 @@ from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.transfer.pack import find
+from tfgrpo.store.transfer.pack import exported, find
 
 STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
 SCRATCH = "refs/tfgrpo/mirror"
@@ -267,25 +267,20 @@ class _GitWriter:
     def _commit(
         self, version: Version, mark: int, library: int, by_hand: Mapping[int, str]
     ) -> Iterator[bytes]:
-        port = self._store.port
-        rows = list(port.events(version.position - version.events, version.position))
-        gone = [row.row for row in rows if row.seal is not None and row.salt is None]
-        self.redacted += len(gone)
-        digests = [self._store.version(n).digest for n in version.parents]
+        (packed,) = exported(self._store.port, [version.number])
+        self.redacted += sum(e.seal is not None and e.salt is None for e in packed.events)
         who = commit_layout.ident(version.author, version.time)
         yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
         yield b"author %s\ncommitter %s\n" % (who, who)
         yield from _data(commit_layout.message(version, subject(self._store, version)))
         for n, parent in enumerate(self._parents(version, by_hand.get(version.number))):
             yield b"%s %s\n" % (b"merge" if n else b"from", parent.encode())
-        if not digests:
+        if not packed.parents:
             yield b"M 100644 inline %s\n" % commit_layout.ATTRIBUTES.encode()
             yield from _data(commit_layout.ATTRIBUTES_TEXT)
         yield b"M 100644 :%d %s\n" % (library, commit_layout.LIBRARY.encode())
-        meta = next(port.chain([version.number])).meta
         yield b"M 100644 inline %s\n" % commit_layout.EVENTS.encode()
-        redactions = {row: port.redactions.of(row) for row in gone}
-        yield from _data(commit_layout.record(version, digests, meta, rows, redactions))
+        yield from _data(commit_layout.record(packed))
 
 
 def _data(content: bytes) -> Iterator[bytes]:

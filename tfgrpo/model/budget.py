@@ -378,7 +378,7 @@ class AmountOnDisk:
         try:
             if self._file is None:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 self._file = os.open(self._path, flags, 0o600)
             os.pwrite(self._file, str(amount).ljust(WIDTH).encode(), 0)
         except OSError as error:

@@ -31,7 +31,7 @@ from tfgrpo.model.endpoint import (
     prompt_tokens,
     silent,
 )
-from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member
+from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member, Watch
 from tfgrpo.model.gather import Lookup
 from tfgrpo.model.rate_limits import PATIENCE, TRIES, Throttle
 from tfgrpo.model.request_adaptation import used_up
@@ -510,7 +510,7 @@ class Calls:
 
     async def _ask_in_time(self, request: Request, member: Member, entered: float) -> Answer:
         limit = asyncio.timeout(self._conditions.timeout)
-        watch = self.fleet.watch(member, entered, limit)
+        watch = Watch(self.fleet, member, entered, limit)
         try:
             async with limit:
                 answer = await member.endpoint.ask(request)

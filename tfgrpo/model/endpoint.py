@@ -507,15 +507,11 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
         return Answer(
             content=content,
             finish_reason=responses.as_text(reason, responses.NAME_LENGTH),
-            prompt_tokens=usage.prompt,
-            cached_tokens=usage.cached,
-            completion_tokens=usage.completion,
-            reasoning_tokens=usage.reasoning,
             seconds=seconds,
             tool_calls=calls,
             uncertainty=responses.uncertainty_of(choice),
             first_choices=responses.first_choices_of(choice) if request.top_logprobs else (),
-            estimated=usage.estimated,
+            **usage._asdict(),
         )
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UnusableResponse(f"unreadable answer: {error}"[:300]) from None
@@ -524,15 +520,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
 def _unusable_answer(request: Request, response: object = None, arrived: str = "") -> Answer:
     """What a request has cost whose answer cannot be used, as an answer without content."""
     usage = responses.usage_of(response, prompt_tokens(request), arrived)
-    return Answer(
-        "",
-        "unusable",
-        usage.prompt,
-        usage.cached,
-        usage.completion,
-        usage.reasoning,
-        estimated=usage.estimated,
-    )
+    return Answer("", "unusable", **usage._asdict())
 
 
 def prompt_tokens(request: Request) -> int:

@@ -250,10 +250,6 @@ class Fleet:
         for one in self.members:
             one.throttle.give_up(reason)
 
-    def watch(self, member: Member, entered: float, limit: asyncio.Timeout) -> Watch:
-        """Ends a limit early where its endpoint answers nothing that entered then or later."""
-        return Watch(self, member, entered, limit)
-
     def is_silent(self, member: Member, entered: float) -> bool:
         """Whether an endpoint has answered nothing since then, while another has answered what came
         later: where all are slow none is silent."""
@@ -286,7 +282,8 @@ class Fleet:
 
 
 class Watch:
-    """Whether an endpoint of several is silent, looked at while a request waits for it."""
+    """Whether an endpoint of several is silent, looked at while a request waits for it: a limit
+    ends early where its endpoint answers nothing that entered then or later."""
 
     def __init__(
         self, fleet: Fleet, member: Member, entered: float, limit: asyncio.Timeout

@@ -12,7 +12,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -60,15 +59,14 @@ class UnusableBody(UnusableResponse):
         self.body = body
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """The tokens of one request; `estimated` where they are counted here, not by the server."""
 
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    reasoning: int = 0
-    estimated: bool = False
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    estimated: bool
 
 
 class CountedTokens(NamedTuple):

@@ -228,38 +228,24 @@ class Pool:
 async def tunnel(proxy: OutboundProxy, host: str, port: int) -> asyncio.Transport:
     """Returns a connection to a host through a proxy. Raises OSError."""
     where = f"the outbound proxy {proxy.host}:{proxy.port}"
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bytes] = loop.create_future()
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST)
     try:
-        transport, _ = await loop.create_connection(lambda: _Answer(answer), proxy.host, proxy.port)
+        transport, _ = await loop.create_connection(
+            lambda: asyncio.StreamReaderProtocol(reader), proxy.host, proxy.port
+        )
     except OSError as error:
         raise OSError(f"{where}: {error}") from None
     authority = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode()
     transport.write(
         b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, proxy.credentials)
     )
+    status = ""
     try:
-        status = (await answer)[9:12].decode("latin-1")
+        with suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            status = (await reader.readuntil(END))[9:12].decode("latin-1")
         if status != "200":
             raise OSError(f"{where} answers {status or 'nothing'}")
     except BaseException:
         transport.abort()
         raise
     return transport
-
-
-class _Answer(asyncio.Protocol):
-    """Reads the head of a proxy's answer."""
-
-    def __init__(self, head: asyncio.Future[bytes]) -> None:
-        self._head = head
-        self._bytes = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._bytes += data
-        if (END in self._bytes or len(self._bytes) > LONGEST) and not self._head.done():
-            self._head.set_result(self._bytes if self._bytes.endswith(END) else b"")
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self._head.done():
-            self._head.set_result(b"")

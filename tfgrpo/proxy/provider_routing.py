@@ -10,6 +10,7 @@ next one where that fails.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited,
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.client_connection import ClientConnection
-    from tfgrpo.proxy.proxy_settings import Provider, ProxySettings
+    from tfgrpo.proxy.proxy_settings import Provider
     from tfgrpo.proxy.server import Proxy
 
 PATIENCE = 60.0
@@ -49,25 +50,18 @@ class Member:
         self.throttle.troubled(entered, trouble)
 
 
-class Router:
-    """The providers of a proxy."""
+def in_order(members: Iterable[Member], api: str, model: str | None, coin: str) -> list[Member]:
+    """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
+    of_api = (one for one in members if one.provider.upstream.api == api)
+    serving = [one for one in of_api if one.provider.serves(model)]
+    if not serving:
+        raise BadRequest(404, f"no provider here has the model {model}")
+    who = coin.encode(errors="surrogatepass")
 
-    def __init__(self, settings: ProxySettings) -> None:
-        most = settings.limits.requests
-        self._members = [Member(one, most) for one in settings.providers]
+    def turn(member: Member) -> float:
+        return turn_of(member.provider.upstream.name, who, member.provider.weight)
 
-    def order(self, api: str, model: str | None, coin: str) -> list[Member]:
-        """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
-        of_api = (one for one in self._members if one.provider.upstream.api == api)
-        serving = [one for one in of_api if one.provider.serves(model)]
-        if not serving:
-            raise BadRequest(404, f"no provider here has the model {model}")
-        who = coin.encode(errors="surrogatepass")
-
-        def turn(member: Member) -> float:
-            return turn_of(member.provider.upstream.name, who, member.provider.weight)
-
-        return sorted(serving, key=turn)
+    return sorted(serving, key=turn)
 
 
 class RoutedExchange(Exchange):
@@ -91,9 +85,8 @@ class RoutedExchange(Exchange):
 
     def _aim(self, body: bytes | None) -> None:
         """Chooses the order of providers; the head is written for each as its turn comes."""
-        call, router = self.call, self.proxy.router
-        assert router is not None
-        self._order = router.order(self.request.api, call.model, call.subject or call.id)
+        call, members = self.call, self.proxy.members
+        self._order = in_order(members, self.request.api, call.model, call.subject or call.id)
         self._plain = body
         if body is None:
             self.upstream = self._order[0].provider.upstream

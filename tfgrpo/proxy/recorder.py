@@ -64,17 +64,13 @@ class Recorder:
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()
         self._loop = asyncio.get_running_loop()
-        self._unsent = b""
-        """What the process that runs now has to be sent before any call: the rest of its settings,
-        which no list of processes is to show."""
-        self._pending: deque[bytes] = deque()
-        """Calls that the pipe had no room for yet."""
-        self._cut = 0
-        """Bytes of the first that were sent already."""
-        self._sent: deque[bytes] = deque()
-        """Those that were sent, and are not written yet."""
+        self._held: deque[bytes] = deque()
+        """Calls that are not written yet."""
         self._bytes = 0
-        """Bytes of both."""
+        """Bytes of these."""
+        self._out = bytearray()
+        """What the pipe had no room for yet: the end of these, and before all of them the rest of
+        the settings, which no list of processes is to show."""
         self._full = False
         self._stuck_until = 0.0
         self._trouble: str | None = None
@@ -117,12 +113,13 @@ class Recorder:
             return
         self._full = False
         data = call.packed(own_keys)
-        self._pending.append(data)
+        self._held.append(data)
         self._bytes += len(data)
         if self.process is None:
             return
+        self._out += data
         self._send()
-        if (self._pending or len(self._sent) > HELD) and self._reported:
+        if (self._out or len(self._held) > HELD) and self._reported:
             self._let_catch_up()
 
     def _let_catch_up(self) -> None:
@@ -130,7 +127,7 @@ class Recorder:
         that: what it has not written yet fits into the pipe to the next one if it is killed."""
         if time.monotonic() < self._stuck_until:
             return
-        full = bool(self._pending)
+        full = bool(self._out)
         room = select.select([], [self._pipe], [], BEHIND)[1] if full else []
         if room:
             self._send()
@@ -153,7 +150,7 @@ class Recorder:
             self._again.cancel()
         deadline = time.monotonic() + LEAVE
         for _ in range(TRIES):
-            if self.process is None and self._pending:
+            if self.process is None and self._held:
                 self._start()
             if self.process is None or self._end(self.process, deadline):
                 break
@@ -168,9 +165,8 @@ class Recorder:
     def _start(self) -> None:
         self._again = None
         descriptor = self._counter.descriptor
-        again = len(self._pending)
-        settings = (self.path, self._worker, descriptor, again, *self._settings)
-        self._unsent = message(json.dumps(settings).encode())
+        settings = (self.path, self._worker, descriptor, len(self._held), *self._settings)
+        self._out = bytearray(message(json.dumps(settings).encode()) + b"".join(self._held))
         reading, self._pipe = os.pipe()
         try:
             with suppress(OSError, AttributeError):
@@ -223,7 +219,7 @@ class Recorder:
     def _free(self, calls: int) -> None:
         """Lets go of so many more calls: they are written."""
         self._reported += calls
-        self._bytes -= sum(len(self._sent.popleft()) for _ in range(min(calls, len(self._sent))))
+        self._bytes -= sum(len(self._held.popleft()) for _ in range(min(calls, len(self._held))))
         self._settle(calls)
 
     def _settle(self, calls: int) -> None:
@@ -243,7 +239,7 @@ class Recorder:
         if process.stdout is not None:
             process.stdout.close()
         self._failed = 0 if self._reported else self._failed + 1
-        self._take_back(process.returncode)
+        self._note_end(process.returncode)
         pause = min(AGAIN, AT_ONCE + SOON * self._failed**2)
         self._again = self._loop.call_later(pause, self._start)
 
@@ -252,7 +248,7 @@ class Recorder:
         another has to."""
         self._watch(False)
         self._loop.remove_reader(self._lines)
-        while (self._unsent or self._pending) and time.monotonic() < deadline:
+        while self._out and time.monotonic() < deadline:
             if select.select([], [self._pipe], [], 1.0)[1] and not self._send():
                 break
         self.process = None
@@ -266,39 +262,27 @@ class Recorder:
             return True
         self._hear(rest)
         if process.returncode:
-            self._take_back(process.returncode)
+            self._note_end(process.returncode)
         return not process.returncode
 
-    def _take_back(self, status: int) -> None:
-        """Takes back what a process that died may not have written: another gets it."""
-        self._unread = b""
-        self._pending.extendleft(reversed(self._sent))
-        self._sent.clear()
-        self._cut = self._reported = 0
+    def _note_end(self, status: int) -> None:
+        """Takes note of a process that died: another gets what it may not have written."""
+        self._unread, self._reported = b"", 0
         log.warning("the process that records calls ended with %s; starting another", status)
 
     # what goes to it:
 
     def _send(self) -> bool:
         """Sends what the pipe has room for; returns whether there is anybody to read it."""
-        pending = self._pending
-        while self._unsent or pending:
-            try:
-                if self._unsent:
-                    self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
-                    continue
-                data = pending[0]
-                self._cut += os.write(self._pipe, memoryview(data)[self._cut :])
-            except BlockingIOError:
-                break
-            except OSError:  # it has died, which `_listen` sees
-                self._watch(False)
-                return False
-            if self._cut < len(data):
-                break
-            self._cut = 0
-            self._sent.append(pending.popleft())
-        self._watch(bool(self._unsent or pending) and not self._closing)
+        try:
+            while self._out:
+                del self._out[: os.write(self._pipe, self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it has died, which `_listen` sees
+            self._watch(False)
+            return False
+        self._watch(bool(self._out) and not self._closing)
         return True
 
     def _watch(self, wanted: bool) -> None:

@@ -33,7 +33,7 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.provider_routing import Router
+    from tfgrpo.proxy.provider_routing import Member
     from tfgrpo.proxy.recorded_call import Call
 
 SWEEP = 5.0
@@ -94,12 +94,13 @@ class Proxy:
         added. Their keys are to be known in what they answer."""
         self.own_keys = tuple({*self.own_keys, *self.settings.keys})
         self.withheld = WithheldKeys(self.own_keys)
-        self.router: Router | None = None
+        self.members: list[Member] = []
         self.exchange: type[Exchange] = Exchange
         if self.settings.providers:
-            from tfgrpo.proxy.provider_routing import RoutedExchange, Router
+            from tfgrpo.proxy.provider_routing import Member, RoutedExchange
 
-            self.router, self.exchange = Router(self.settings), RoutedExchange
+            most, self.exchange = self.settings.limits.requests, RoutedExchange
+            self.members = [Member(one, most) for one in self.settings.providers]
 
     def _ledger(self) -> str:
         """Returns where keys and spending are, for as long as this process lives: beside the store

@@ -70,11 +70,11 @@ class Corpus:
             self._by_url.setdefault(passage.url, []).append(passage)
             self._by_title.setdefault(passage.title, passage)
         words = [(passage.title, passage.text) for passage in self._passages]
-        self._index = PassageIndex.open(words, digest, indexes)
+        self._retriever = _opened(words, digest, indexes)
 
     def search(self, query: str, count: int) -> list[Passage]:
         """The passages that fit a query best, best first. Titles weigh twice."""
-        return [self._passages[number] for number in self._index.search(query, count)]
+        return [self._passages[number] for number in _ranked(self._retriever, query, count)]
 
     def page_at(self, url: str) -> Passage | None:
         """The passage of that address, id or title; those of one address are one page."""
@@ -105,45 +105,38 @@ def _passage(path: Path, number: int, line: bytes) -> Passage:
         ) from None
 
 
-class PassageIndex:
-    """Finds passages by their words. Opening one may take seconds: it belongs in a thread."""
+def _opened(passages: Sequence[tuple[str, str]], digest: str, folder: Path | None) -> Any:
+    """A retriever of titles and texts: that of `digest` in a folder, or a new one, kept there. May
+    take seconds."""
+    path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
+    retriever = _load(path, len(passages)) if path is not None else None
+    if retriever is None:
+        retriever = _build(passages)
+        if path is not None:
+            with suppress(OSError):
+                _save(retriever, path)
+    return retriever
 
-    def __init__(self, retriever: Any) -> None:
-        self._retriever = retriever
 
-    @classmethod
-    def open(
-        cls, passages: Sequence[tuple[str, str]], digest: str, folder: Path | None
-    ) -> PassageIndex:
-        """An index of titles and texts: that of `digest` in a folder, or a new one, kept there."""
-        path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
-        loaded = _load(path, len(passages)) if path is not None else None
-        if loaded is None:
-            loaded = _build(passages)
-            if path is not None:
-                with suppress(OSError):
-                    _save(loaded, path)
-        return cls(loaded)
+def _ranked(retriever: Any, query: str, count: int) -> list[int]:
+    """The numbers of the passages that fit a query best, best first. Of those that fit equally
+    well the first ones come first; those that share no word with it are never among them."""
+    import numpy as np
 
-    def search(self, query: str, count: int) -> list[int]:
-        """The numbers of the passages that fit a query best, best first. Of those that fit equally
-        well the first ones come first; those that share no word with it are never among them."""
-        import numpy as np
-
-        vocabulary = self._retriever.vocab_dict
-        stem = _stemmer()
-        wanted = (_terms(stem, word, of_query=True) for word in _words(query))
-        terms = dict.fromkeys(chain.from_iterable(wanted))
-        term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
-        if not term_ids:
-            return []
-        scores = self._retriever.get_scores_from_ids(term_ids)
-        fitting = np.flatnonzero(scores > 0)
-        if len(fitting) > count:
-            least = np.partition(scores[fitting], -count)[-count]
-            fitting = fitting[scores[fitting] >= least]
-        best = fitting[np.lexsort((fitting, -scores[fitting]))][:count]
-        return [int(number) for number in best]
+    vocabulary = retriever.vocab_dict
+    stem = _stemmer()
+    wanted = (_terms(stem, word, of_query=True) for word in _words(query))
+    terms = dict.fromkeys(chain.from_iterable(wanted))
+    term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
+    if not term_ids:
+        return []
+    scores = retriever.get_scores_from_ids(term_ids)
+    fitting = np.flatnonzero(scores > 0)
+    if len(fitting) > count:
+        least = np.partition(scores[fitting], -count)[-count]
+        fitting = fitting[scores[fitting] >= least]
+    best = fitting[np.lexsort((fitting, -scores[fitting]))][:count]
+    return [int(number) for number in best]
 
 
 def _stemmer() -> Stem:

@@ -154,7 +154,7 @@ class Python(Tool):
                     env=ENVIRONMENT,
                     pass_fds=inherited,
                     start_new_session=True,
-                    limit=1 << 20,
+                    limit=max(LONGEST_LINE, 5 * self.limits.output),
                 )
             assert process.stdout is not None
             async with asyncio.timeout(START_SECONDS):
@@ -239,21 +239,17 @@ class _OutputTooLong(Exception):
 
 async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> tuple[str, bytes]:
     """What was printed before the mark, and the line after it."""
-    end, read = f"\n{mark}".encode(), b""
-    while end not in read:
-        chunk = await stream.read(65536)
-        if not chunk:
-            raise EOFError
-        read += chunk
-        if len(read) > 4 * limit + len(end) and end not in read:
-            raise _OutputTooLong
-    printed, _, line = read.partition(end)
-    while b"\n" not in line:
-        chunk = await stream.read(65536)
-        if not chunk or len(line) > LONGEST_LINE:
-            raise EOFError
-        line += chunk
-    return printed.decode("utf-8", "replace"), line.partition(b"\n")[0]
+    end = f"\n{mark}".encode()
+    try:
+        printed = (await stream.readuntil(end)).removesuffix(end)
+    except asyncio.LimitOverrunError:
+        raise _OutputTooLong from None
+    if len(printed) > 4 * limit:  # bytes, of characters that have four at most
+        raise _OutputTooLong
+    line = await stream.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    return printed.decode("utf-8", "replace"), line
 
 
 def parse_outcome(line: bytes) -> tuple[str | None, str | None]:

@@ -133,9 +133,6 @@ def refuse_holes(confinement: ConfinementGaps, sandbox: Sandbox) -> None:
 def strength(sandbox: Sandbox) -> Strength:
     """Starts an interpreter that runs nothing, and returns what held it. Raises SandboxError as
     `command` does, and where code would be refused."""
-    if os.name != "posix":
-        refuse_holes(ConfinementGaps(["anything"], [], False), sandbox)
-        return Strength("none", ("anything",))
     scratch = make_scratch()
     try:
         with open_proc() as inherited:
@@ -294,5 +291,5 @@ def _conditions() -> list[str]:
     files = (bwrap, str(INTERPRETER), str(INTERPRETER.with_name("confine.py")), sys.executable)
     changes = [f"{file} {os.stat(file).st_mtime_ns}" for file in files if os.path.exists(file)]
     boot = Path("/proc/sys/kernel/random/boot_id")
-    user = os.geteuid() if hasattr(os, "geteuid") else -1
-    return [platform.release(), boot.read_text() if boot.exists() else "", str(user), *changes]
+    machine = [platform.release(), boot.read_text() if boot.exists() else ""]
+    return [*machine, str(os.geteuid()), *changes]

@@ -23,7 +23,7 @@ from tfgrpo.tools.confine import MOST_THREADS
 from tfgrpo.tools.process_table import AGE, descendants
 
 DEEPEST = 100
-FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 DELETED = re.compile(rb"^(\w+)-(\w+) \S+ \S+ (\S+ \d+) .* \(deleted\)$", re.MULTILINE)
 
 

@@ -141,14 +141,6 @@ class ToolSettings(BaseModel):
         return names.union(*(server.variables for server in self.mcp.values()))
 
 
-SPECS = {tool.spec.name: tool.spec for tool in (Python, Search, Visit)}
-
-
-def specs(settings: ToolSettings) -> list[ToolSpec]:
-    """What a model is told of the tools, but for those of MCP servers."""
-    return [SPECS[name] for name in settings.use]
-
-
 @dataclass(frozen=True, slots=True)
 class Toolbox:
     """The tools of a run. `tools()` gives a fresh set to each trajectory."""
