@@ -63,3 +63,15 @@ def test_the_trial_of_a_candidate_counts_in_the_time_that_is_left() -> None:
     assert 5 < left < 15
     trial.done = 20
     assert progress.fraction == pytest.approx(1.0)
+
+
+def test_nothing_is_said_of_the_time_left_while_the_gain_is_measured() -> None:
+    progress = Progress("r", steps=2, epochs=1, step=1, groups=1, attempts=5)
+    for phase in ("rollouts", "reflection", "decide", "gain"):
+        progress.enter(phase)
+        progress._since -= 10.0
+    progress.meter.cost = 1.0
+    progress.started -= 40.0
+    assert progress.fraction == 1.0
+    assert progress.seconds_left is None
+    assert progress.dollars_left is None

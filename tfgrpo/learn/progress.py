@@ -109,17 +109,19 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest may take, going by what this session has done; None at the start."""
+        """How long the rest may take, going by what this session has done; None at the start, and
+        while the gain is measured, which is more than the steps."""
         done = self.fraction - self.first / self.steps
-        elapsed = time.monotonic() - self.started
-        return elapsed * (1 - self.fraction) / done if done > 0.01 else None
+        if done <= 0.01 or self.phase == "gain":
+            return None
+        return (time.monotonic() - self.started) * (1 - self.fraction) / done
 
     @property
     def dollars_left(self) -> float | None:
-        """What the rest may cost, going by what this session has done; None before a step of it is
-        done, or where a price is unknown."""
+        """What the rest may cost, in the same way; None too before a step of it is done, or where a
+        price is unknown."""
         done = self.fraction - self.first / self.steps
-        if self.step <= self.first or done <= 0 or not self.meter.cost:
+        if self.step <= self.first or done <= 0 or self.phase == "gain" or not self.meter.cost:
             return None
         return self.meter.cost * (1 - self.fraction) / done
 
