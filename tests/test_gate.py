@@ -28,7 +28,8 @@ from scripted import (
 from test_training import posix
 from test_training_killed import Killings, outcome
 
-from tfgrpo.data import problems as datasets
+from tfgrpo.data import datasets
+from tfgrpo.data import problems as problem_sets
 from tfgrpo.domains import math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
@@ -202,7 +203,10 @@ class GatedKillings(Killings):
         more: dict[str, Any] = {"heldout_samples": 2}
         for kind, start in (("gate", 700), ("sealed", 800)):
             path = write_problems(self.folder / f"{kind}.jsonl", 6, start=start)
-            more |= {kind: str(path), f"{kind}_digest": datasets.digest(datasets.load(path))}
+            more |= {
+                kind: str(path),
+                f"{kind}_digest": problem_sets.digest(datasets.load(str(path))),
+            }
         return found.model_copy(update=more)
 
 
