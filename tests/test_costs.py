@@ -284,6 +284,20 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
     assert json.loads(cli("runs", "--json").stdout) == []
 
 
+def test_an_estimate_counts_of_a_library_what_prompts_get(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "problems.jsonl", 6)
+    cli("init")
+    for n in range(12):
+        cli("add", f"Lesson {n} about numbers, " + "which is told at length " * 20, "-r", "r")
+
+    def prompt_tokens(*more: str) -> float:
+        estimate = cli("train", "problems.jsonl", *SMALL, "--model", "m", "--estimate", *more)
+        return sum(one["prompt_tokens"] for one in json.loads(estimate.stdout)["expected"])
+
+    whole, part = prompt_tokens("--json"), prompt_tokens("--json", "--top-k", "2")
+    assert part < whole / 2
+
+
 @given(st.text(), st.text())
 def test_tokens_of_a_text_are_no_more_than_its_bytes_and_grow_with_it(a: str, b: str) -> None:
     assert 0 <= count_tokens(a) <= len(a.encode())

@@ -24,7 +24,7 @@ from tfgrpo.learn.own_gain import measured_at
 from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.rendering.retrieve import MOST_TOKENS, WHOLE
+from tfgrpo.rendering.retrieve import MOST_TOKENS, WHOLE, relevant
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
@@ -336,7 +336,9 @@ class Calls:
         for problem in planned.problems:
             turns, between, transcript = self.shape(problem)
             persona, objective = self.persona(problem), settings.agent_objective
-            messages = rendered(domain, template, planned.library, problem, objective)
+            # A retriever of one's own may ask a model, so lessons are ranked by their words here.
+            library = relevant(planned.library, problem.problem, settings.top_k or None)
+            messages = rendered(domain, template, library, problem, objective)
             prompt = sum(count_tokens(text) + 4 for _, text in messages) + more
             if persona is not None:  # each hears what was said until then
                 heard = transcript / 2 + count_tokens(problem.problem + persona) + BESIDE
