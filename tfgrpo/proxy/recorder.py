@@ -32,7 +32,7 @@ from tfgrpo.store.opening import open_traffic
 
 WAITING = 32 << 20
 """Bytes of calls that may wait for the process that writes them; where the file cannot be written,
-later ones are lost, and counted."""
+later ones are lost, and counted. What the pipe has no room for is in memory twice."""
 PIPE = 1 << 20
 """Bytes that the system holds between the two, where it can be told so."""
 AT_ONCE, SOON, AGAIN = 0.0, 0.03, 1.0
