@@ -19,17 +19,18 @@ from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 import workers
 from forked import CommandServer
 from hypothesis import HealthCheck, settings
-from scripted import ScriptedEndpoint
+from scripted import LIVE, ScriptedEndpoint, Spoken
 
 from tfgrpo.author import AUTHOR
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.local.model_server import available_cpus
+from tfgrpo.model.http_connection import Connection, open_client
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")
@@ -139,6 +140,20 @@ def environment(**more: str) -> dict[str, str]:
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has runs go by the default policy, which measures what it learns."""
     monkeypatch.setenv("TFGRPO_TRAIN_POLICY", "probation")
+
+
+@pytest.fixture
+def spoken() -> Iterator[None]:
+    """Has scripted endpoints of this process tell their answers without a connection each, but for
+    those with a delay: a script that waits for another request needs one."""
+
+    def opens(where: Connection, timeout: float) -> Any:
+        client, server = open_client(where, timeout), LIVE.get(where.base_url or "")
+        return client if server is None or server.delay else Spoken(server, client)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfgrpo.model.endpoint.open_client", opens)
+        yield
 
 
 @pytest.fixture

@@ -24,8 +24,14 @@ from typing import TYPE_CHECKING, Any
 from waiting import until
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
     from tfgrpo.model.client import Calls
 
+LIVE: dict[str, ScriptedEndpoint] = {}
+"""The endpoints of this process that answer, by their addresses."""
+SAID = "x-said"
+"""The header of a request whose answer is known by now."""
 LESSON = "When two numbers are joined by op, add them and then add one more."
 
 
@@ -223,6 +229,7 @@ class ScriptedEndpoint:
         self.delay = delay
         self._lock = threading.Lock()
         self._open = 0
+        self._said: dict[str, Reply] = {}
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -267,16 +274,20 @@ class ScriptedEndpoint:
                 pass
         until(lambda: not self._open, pause=0.001)
 
-    def _answer(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
+    def say(self, request: dict[str, Any], headers: Mapping[str, str]) -> Reply:
+        """Counts a request; returns what is answered to it."""
         with self._lock:
             self.requests.append(request)
-            self.keys.append(handler.headers.get("authorization"))
-            self.headers.append({name.lower(): v for name, v in handler.headers.items()})
+            self.headers.append({name.lower(): v for name, v in headers.items()})
+            self.keys.append(self.headers[-1].get("authorization"))
         if self.delay:
             threading.Event().wait(self.delay)
         reply = self.script(request)
-        if isinstance(reply, str):
-            reply = Reply(completion(reply, model=request["model"]))
+        return Reply(completion(reply, model=request["model"])) if isinstance(reply, str) else reply
+
+    def _answer(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
+        kept = self._said.pop(handler.headers.get(SAID, ""), None)
+        reply = kept or self.say(request, dict(handler.headers))
         if reply.stall:
             threading.Event().wait(reply.stall)
         if reply.close:
@@ -314,13 +325,41 @@ class ScriptedEndpoint:
         handler.wfile.write(body)
         handler.wfile.flush()
 
+    def keep(self, reply: Reply) -> dict[str, str]:
+        """Returns the header of a request that gets this reply, and is not counted again."""
+        self._said[str(id(reply))] = reply
+        return {SAID: str(id(reply))}
+
     def __enter__(self) -> ScriptedEndpoint:
+        LIVE[self.base_url] = self
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        del LIVE[self.base_url]
         self._server.shutdown()
         self._server.server_close()
+
+
+class Spoken:
+    """A client of a scripted endpoint of this process, for tests of what is made of answers: it is
+    told them on the spot. Failures alone go over a connection, which takes most of a call's time.
+    """
+
+    def __init__(self, server: ScriptedEndpoint, client: AsyncOpenAI) -> None:
+        self._server, self._client, self.close = server, client, client.close
+
+    async def post(self, path: str, *, body: object, options: Any, **more: Any) -> Any:
+        request = json.loads(json.dumps(body))
+        reply = self._server.say(request, self._client.auth_headers)
+        if not isinstance(reply.body, dict) or reply != Reply(reply.body):
+            options = {
+                **options,
+                "headers": {**options.get("headers", {}), **self._server.keep(reply)},
+            }
+            return await self._client.post(path, body=body, options=options, **more)
+        self._server.stages[stage(request)] += 1
+        return json.loads(json.dumps(reply.body))
 
 
 def write_problems(path: Path, count: int, *, start: int = 1) -> Path:

@@ -26,7 +26,7 @@ from store_helpers import fixed
 
 from tfgrpo.cli.blame_credit import _credit_lines
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains import math
+from tfgrpo.domains import json_fields, math
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
@@ -50,12 +50,14 @@ from tfgrpo.rendering.retrieve import WHOLE
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.runs.group_details import group_view
-from tfgrpo.runs.run_versions import pool_branch, pool_versions
+from tfgrpo.runs.run_versions import pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import ROOT as FIRST
 from tfgrpo.store import Experience, Library, Operation, Store, Version
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
+
+pytestmark = pytest.mark.usefixtures("spoken")
 
 HELPS = "加一：两个数相加以后再加一。"
 NOTHING = "Schreib die Zahlen ohne Leerzeichen."
@@ -90,7 +92,8 @@ def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
 def pool_events(path: Path) -> list[tuple[str, str | None]]:
     """Returns what happened to candidates, in order."""
     with Store.open(path) as store:
-        versions = [*store.log("run/candidates")][::-1]
+        there = store.has_branch("run/candidates")
+        versions = [*store.log("run/candidates")][::-1] if there else []
         return [(e.op, e.text) for version in versions for e in store.events(version)]
 
 
@@ -206,7 +209,7 @@ def test_lessons_wait_for_right_answers_that_are_known_where_a_budget_is_short(
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., Desk]) -> None:
-    whole, cut = make(name="whole"), make(name="cut")
+    whole, cut = (make(name=name, epochs=3) for name in ("whole", "cut"))
     for desk in (whole, cut):
         desk.prepare()
     with ScriptedEndpoint(planted) as server:
@@ -263,15 +266,16 @@ def test_lessons_are_tried_at_their_own_problems_at_once(make: Callable[..., Des
                 met.append(two.wait(240))
         return planted(request)
 
-    desk = make()
+    desk = make(epochs=1)
     desk.prepare()
-    with ScriptedEndpoint(together) as server:
+    with ScriptedEndpoint(together, delay=0.001) as server:
         desk.train(server)
     assert met[0], "the first race waited for another one, and none began"
 
 
 def test_what_is_learned_follows_from_the_seed_and_the_answers(make: Callable[..., Desk]) -> None:
-    first, again, other = make(name="a"), make(name="b"), make(name="c", seed=1)
+    first, again = make(name="a", epochs=3), make(name="b", epochs=3)
+    other = make(name="c", epochs=3, seed=1)
     with ScriptedEndpoint(planted) as server:
         for number, desk in enumerate((first, again, other)):
             desk.prepare(uid=str(number) * 32)
@@ -827,7 +831,6 @@ ORDERS = [
 ]
 
 
-@pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize(
     "layout",
     [
@@ -837,7 +840,7 @@ ORDERS = [
     ],
 )
 def test_an_example_of_a_known_answer_is_never_one_that_is_wrong(
-    tmp_path: Path, cli: Cli, layout: str
+    make: Callable[..., Desk], layout: str
 ) -> None:
     """Attempts have one field of two right at best: where they are answers alone, however they are
     laid out, examples are the right answers, and elsewhere there are none."""
@@ -849,16 +852,13 @@ def test_an_example_of_a_known_answer_is_never_one_that_is_wrong(
         name = request["messages"][-1]["content"].split()[0] if request["seed"] % 3 else "Nobody"
         return layout.replace("{}", json.dumps({"what": "thing", "who": name}, indent=2))
 
-    rows = "".join(json.dumps(row) + "\n" for row in ORDERS)
-    (tmp_path / "orders.jsonl").write_text(rows)
+    desk = make(count=8, epochs=9)
+    rows = "".join(json.dumps({"id": row["problem"], **row}) + "\n" for row in ORDERS)
+    Path(desk.settings.data).write_text(rows)
+    desk.prepare()
     with ScriptedEndpoint(half_right) as server:
-        where = ("--model", "m", "--base-url", server.base_url, "--domain", "json")
-        small = ("--epochs", "9", "--batch-size", "8", "--group-size", "6", "--run", "run")
-        cli("train", "orders.jsonl", *where, *small)
-    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
-        runs = [pool_branch(run) for run in store.runs.all()]
-        versions = [v for name in runs if store.has_branch(name) for v in store.log(name)]
-        added = [event.text or "" for version in versions for event in store.events(version)]
+        desk.train(server, domain=json_fields.DOMAIN)
+    added = [text or "" for _, text in pool_events(desk.path)]
     right = {f"Example: {row['problem']} → {row['answer']}" for row in ORDERS}
     assert {text for text in added if is_example(text)} == (set() if "second" in layout else right)
 
@@ -900,7 +900,7 @@ def test_a_rule_of_ones_own_is_a_policy_by_its_name(make: Callable[..., Desk]) -
 
 @pytest.mark.parametrize("folder", [".", "work"])
 def test_the_installed_program_finds_a_policy_here_and_next_to_the_store(
-    tmp_path: Path, folder: str
+    tmp_path: Path, cli: Cli, folder: str
 ) -> None:
     """Why one step learns nothing is told as of a policy that measures."""
     (work := tmp_path / "work").mkdir()
@@ -922,7 +922,9 @@ def test_the_installed_program_finds_a_policy_here_and_next_to_the_store(
             return done.stdout
 
         own = "my_policies:Careful"
-        assert printed(own, "--estimate") == printed("probation", "--estimate")
+        known = ("--store", str(tmp_path / "store.db"), "train", "work/data.jsonl", *more)
+        measured = cli(*known, "--policy", "probation", "--estimate").stdout
+        assert printed(own, "--estimate") == measured.replace("work/data.jsonl", "data.jsonl")
         assert "a run of one step has none left to measure a lesson in" in printed(own)
 
 

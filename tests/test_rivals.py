@@ -27,6 +27,8 @@ from tfgrpo.runs.run_record import candidates
 from tfgrpo.store import Experience, Library, Store
 from tfgrpo.store.records import ROOT
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 BOTH = "When two numbers are joined by op, add them and then add one more."
 AGAIN = "When two numbers are joined by op, add them, and then add one to it."
 OTHER = "Ein angefangener Tag zählt voll."
