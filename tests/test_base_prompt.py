@@ -24,6 +24,8 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.store import Store
 from tfgrpo.store.activity.decisions import decide
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 GOOD = "Löse die Aufgabe Schritt für Schritt.\n\nGib das Ergebnis in \\boxed{} an."
 BAD = "Answer with a poem."
 

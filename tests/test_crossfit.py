@@ -34,6 +34,8 @@ from tfgrpo.runs.run_versions import Gain, recorded_gain
 from tfgrpo.store import Store
 from tfgrpo.store.records import read_evidence
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 GROUP, LEAK, SAMPLES = 6, 0.3, 2
 
 

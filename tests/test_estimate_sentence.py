@@ -29,6 +29,8 @@ from tfgrpo.model.budget import BudgetReached
 from tfgrpo.rendering.token_count import count_tokens
 from tfgrpo.store import Store
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 PRICES = {"model": {"prompt": 1.0, "completion": 4.0}}
 SENTENCE = re.compile(
     r"about \$[\d.,]+ and [\d hmins]+ \([\d,]+ in, [\d,]+ out a step\), at most \$[\d.,]+"

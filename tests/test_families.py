@@ -25,6 +25,8 @@ from benchmarks.families.labels import STADTWERKE
 from benchmarks.families.registry import FAMILIES
 from benchmarks.families.results import ResultFile, code_digest
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 ALL = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 SEEDS = range(3)
 LABELLED = ("choice",)

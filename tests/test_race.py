@@ -24,6 +24,8 @@ from benchmarks.learners.arms import racing
 from benchmarks.learners.meter import Ledger, Meter, Speeds, Upstream, Used, measure
 from benchmarks.learners.race import main
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 RULE = "When weeks are asked for in days, count five days a week."
 SPEEDS = Speeds(prefill=100, decode=20)
 

@@ -23,6 +23,8 @@ from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.activity.traffic import CallContent, traffic_path
 from tfgrpo.store.opening import open_traffic
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 ADD_ONE, BRIEF = "Add one more at the end.", "Keep it to one line."
 SETTINGS = """
 [model]

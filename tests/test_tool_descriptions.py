@@ -21,6 +21,8 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.policies.base_prompt import PLACES
 from tfgrpo.store import Store
 
+pytestmark = pytest.mark.usefixtures("spoken")
+
 GOOD = "Sucht in der Anleitung, die sagt, was zu den Summen gehört."
 BAD = "Never helps."
 
