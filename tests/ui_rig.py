@@ -13,6 +13,7 @@ def test_something_seen(hand_at, tmp_path):
 
 from __future__ import annotations
 
+import atexit
 import html
 import os
 import re
@@ -20,12 +21,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 import uvicorn
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from conftest import LONG
 from starlette.testclient import TestClient
 from waiting import until
 
@@ -60,6 +64,14 @@ def settings_of(store: Path, **more: Any) -> UiSettings:
     return UiSettings(store, {TOKEN: "tester", OTHER: "other"}, **more)
 
 
+@cache
+def portal() -> BlockingPortal:
+    """The event loop of all visitors: one of its own for each request would take longer than it."""
+    running = start_blocking_portal()
+    atexit.register(running.__exit__, None, None, None)
+    return running.__enter__()
+
+
 class Visitor:
     """Somebody who is logged in, and asks without a browser."""
 
@@ -67,6 +79,7 @@ class Visitor:
         site = create_site(settings_of(store, **settings))
         self._csrf = ""
         self.client = TestClient(site, base_url="http://127.0.0.1:7433")
+        self.client.portal = portal()
         if token is not None:
             self.client.get("/", params={"token": token}, follow_redirects=False)
 
@@ -110,6 +123,8 @@ ONCE = ("/playground",)
 """Forms that many pages lead to, each with something else filled in."""
 MANY, A_FEW_DOZEN = ("group", "call"), 60
 """Kinds of pages of which there are hundreds, and how many of each are looked at."""
+AT_MANY, A_FEW = ("experience", "library"), 4
+"""Kinds of pages that are the same in most versions, and how many versions each is looked at in."""
 
 
 def links(page: str) -> list[str]:
@@ -126,15 +141,20 @@ def crawled(
     visitor: Visitor, start: str = "/", *, most: int = 400
 ) -> Iterator[tuple[str, httpx.Response]]:
     """Yields each path that links lead to from a page on, with its answer. A link to elsewhere is
-    an error. A page is looked at once in each order, and of groups and calls a few dozen are."""
+    an error. A page is looked at once in each order and in a few versions, and of groups and calls a
+    few dozen are."""
     seen: set[str] = set()
     arranged: set[tuple[str, ...]] = set()
     many: Counter[str] = Counter()
     waiting = [start]
     while waiting and len(seen) < most:
         path = waiting.pop(0)
-        kind = path.split("/")[1]
-        if path in seen or (kind in MANY and many[kind] >= A_FEW_DOZEN):
+        kind, most_of_it = path.split("/")[1].partition("?")[0], most
+        if kind in MANY:
+            most_of_it = A_FEW_DOZEN
+        elif kind in AT_MANY and not LONG:
+            kind, most_of_it = re.sub("=[^&]*", "", path), A_FEW
+        if path in seen or many[kind] >= most_of_it:
             continue
         many[kind] += 1
         answer = visitor.client.get(path)

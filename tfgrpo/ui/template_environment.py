@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ class Templates(Environment):
         return super().getattr(obj, attribute)
 
 
+@cache
 def environment() -> Environment:
-    """Returns the templates of the package, with their filters."""
+    """Returns the templates of the package, with their filters: compiled once in a process."""
     templates = Templates(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
