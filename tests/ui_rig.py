@@ -141,7 +141,7 @@ def crawled(
     visitor: Visitor, start: str = "/", *, most: int = 400
 ) -> Iterator[tuple[str, httpx.Response]]:
     """Yields each path that links lead to from a page on, with its answer. A link to elsewhere is
-    an error. A page is looked at once in each order and in a few versions, and of groups and calls a
+    an error. A page is looked at once in each order and in a few versions; of groups and calls, a
     few dozen are."""
     seen: set[str] = set()
     arranged: set[tuple[str, ...]] = set()
