@@ -115,6 +115,7 @@ def exported(store: Path, out: Path, *how: str) -> dict[str, str]:
     given = ["--store", str(store), "ui", "--export", str(out), *how]
     done = CliRunner().invoke(tfgrpo, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    assert "is left out" not in done.output
     return {path.name: path.read_text() for path in out.rglob("*") if path.is_file()}
 
 
