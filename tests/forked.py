@@ -34,6 +34,7 @@ from workers import MOST, NUMBER, read_number
 from workers import use as use_workers
 
 import tfgrpo
+from tfgrpo.store.sqlite.file import memory_connection
 
 IMPORTED = (
     *("asyncio", "openai.resources.chat.completions", "pebble", "rich.live", "rich.table"),
@@ -103,8 +104,9 @@ class Forked:
         return bool(select.select([self._process.stdout], [], [], 0)[0])
 
     def kill(self) -> None:
-        """Kills the session where it is."""
-        os.kill(self._pid, signal.SIGKILL)
+        """Kills the session where it is, unless it has just ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int:
         """Waits for the session's end and returns its exit code, or minus the signal."""
@@ -248,6 +250,7 @@ def preload() -> None:
                 importlib.import_module(name)
     for name in IMPORTED:
         importlib.import_module(name)
+    memory_connection().close()  # the schema that new stores are copies of
     resource_tracker.ensure_running()  # one for all children
     gc.collect()
     gc.freeze()  # what is there stays the same pages in every child

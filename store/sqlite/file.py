@@ -27,6 +27,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
@@ -201,10 +202,20 @@ def use_wal(connection: sqlite3.Connection) -> None:
 def memory_connection() -> sqlite3.Connection:
     """A connection to a store in memory, with a schema and nothing else."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(connection)
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.deserialize(_migrated())
+        empty.backup(connection)
     defend(connection)
     connection.execute("pragma foreign_keys = on")
     return connection
+
+
+@cache
+def _migrated() -> bytes:
+    """A store's file with its schema and nothing else: a copy takes an eighth of a migration."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        return connection.serialize()
 
 
 def _create(path: Path | str) -> None:
