@@ -386,9 +386,16 @@ def test_an_instruction_goes_with_its_input(tmp_path: Path) -> None:
     rows = [
         {"instruction": "Translate.", "input": "bonjour", "output": "hello"},
         {"instruction": "Say hello.", "input": "", "output": "hello"},
+        {"instruction": "Double it.", "input": 7, "output": 14},
+        {"instruction": "Deny it.", "input": False, "output": True},
     ]
     found = load(str(write(tmp_path / "d.jsonl", rows)), {"answer": "output"})
-    assert texts(found) == [("Translate.\n\nbonjour", "hello"), ("Say hello.", "hello")]
+    assert texts(found) == [
+        ("Translate.\n\nbonjour", "hello"),
+        ("Say hello.", "hello"),
+        ("Double it.\n\n7", "14"),
+        ("Deny it.\n\nfalse", "true"),
+    ]
 
 
 def test_a_json_file_may_be_one_conversation(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def _instructed(fields: Mapping[str, Any], value: object) -> object:
     whole = isinstance(instruction, str) and instruction.strip()
     if not whole or value not in (MISSING, "", *map(fields.get, ABOUT)):
         return value
-    about = value.strip() if isinstance(value, str) else ""
+    about = _as_text(value)
     return f"{whole}\n\n{about}" if about else whole
 
 
