@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, one_line_error
+from conftest import LONG, Cli, one_line_error
 from scripted import LESSON, ScriptedEndpoint, restless, stage, teachable, write_problems
 
 import tfgrpo
@@ -85,10 +85,10 @@ def learned(folder: Path, store: str) -> list[list[str]]:
         ]
 
 
-@pytest.mark.parametrize("script", [teachable, restless])
+@pytest.mark.parametrize("script", [restless, teachable] if LONG else [restless])
 def test_every_way_learns_the_very_library_of_the_built_in_loop(folder: Path, script: Any) -> None:
     (folder / "my_agent.py").write_text(PROGRAM)
-    command = f"{sys.executable} my_agent.py"
+    command = f"{sys.executable} -S my_agent.py"
     agents: dict[str, Any] = {"own": None, "async": asks, "sync": asks_in_a_thread}
     asked = {}
     for name, agent in (agents | {"command": command}).items():
@@ -145,7 +145,7 @@ def test_an_attempt_is_shown_in_the_evaluation_and_scores_are_kept(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_problems(folder / "heldout.jsonl", 6, start=20)
-    tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=ask_plainly))
+    tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=ask_plainly, epochs=1))
     options: dict[str, Any] = {"samples": 2, "store": ".", "agent": ask_plainly}
     scores = tfgrpo.evaluate_sync("heldout.jsonl", against="v0", **options)
     assert scores.mean == 1.0
@@ -160,13 +160,13 @@ def test_an_attempt_is_shown_in_the_evaluation_and_scores_are_kept(
 def test_an_estimate_goes_by_the_attempts_that_there_were(
     folder: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    options = where(endpoint, ".", agent=ask_plainly)
+    options = where(endpoint, ".", agent=ask_plainly, epochs=1)
     before = tfgrpo.estimate_sync("problems.jsonl", **options)
     assert any("no attempt is on record yet" in one for one in before.left_out)
     tfgrpo.train_sync("problems.jsonl", **options)
     after = tfgrpo.estimate_sync("problems.jsonl", **options, new=True)
     calls = {one.stage: one.calls for one in after.expected}
-    assert calls["rollout"] == 2 * 64
+    assert calls["rollout"] == 2 * 32
 
 
 def takes_one(problem: Problem) -> str:
@@ -243,9 +243,8 @@ def test_what_only_wraps_an_async_function_gets_its_clients(
         return inner(*given)
 
     agent = wrapped if way == "wraps" else (lambda problem, context: inner(problem, context))
-    tfgrpo.train_sync(
-        str(folder / "problems.jsonl"), agent=agent, **where(endpoint, "s.db", keep_going=True)
-    )
+    row = {"problem": "What is 2 op 3?", "answer": "6"}
+    tfgrpo.train_sync([row], agent=agent, **where(endpoint, "s.db", keep_going=True))
     assert kinds == {"AsyncOpenAI"}
 
 

@@ -78,6 +78,9 @@ def test_an_example_trains_and_ends_with_a_version_to_show(
     assert LESSON in shown
 
 
+FEW = ("--epochs", "2", "--heldout-problems", "12", "--heldout-samples", "1")
+
+
 def calculations(request: dict[str, Any]) -> str:
     """Attempts write calculations of bills, wrong ones or none by their seed, and right ones where
     they are shown the lesson."""
@@ -95,15 +98,18 @@ def calculations(request: dict[str, Any]) -> str:
 def test_the_example_of_an_agent_learns_and_is_measured_with_its_interval(
     cli: Cli, tmp_path: Path
 ) -> None:
-    """By the command of its page, but for the name of the program's interpreter."""
+    """By the command of its page, but for the program's interpreter, and with fewer attempts: each
+    is a process."""
     folder = Path("examples/time-on-the-bill")
     shutil.copytree(ROOT / folder, tmp_path / folder)
+    train = tmp_path / folder / "train.jsonl"
+    train.write_text("".join(train.read_text().splitlines(keepends=True)[:8]))
     page = (tmp_path / folder / "README.md").read_text()
     (line,) = re.findall(r"^\$ tfgrpo (train .* --agent .*)$", page, re.M)
-    arguments = shlex.split(line.replace("python ", f"{sys.executable} "))
+    arguments = shlex.split(line.replace("python ", f"{sys.executable} -S "))
     with ScriptedEndpoint(calculations) as server:
         where = ("--model", "m", "--base-url", server.base_url)
-        done = cli(*arguments, *where, "--epochs", "2")
+        done = cli(*arguments, *where, *FEW)
     assert LESSON in cli("show", "HEAD").stdout
     told = re.search(r"- v0: (\+[\d.]+) \[(\+[\d.]+), (\+[\d.]+)\]", done.stdout)
     assert told, done.stdout
