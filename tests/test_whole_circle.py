@@ -39,7 +39,8 @@ def test_bad_answers_lead_to_a_proposal_an_experiment_and_a_promotion(tmp_path: 
         match stage(request):
             case "rollout":
                 chance = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
-                right = LESSON in system or chance % 4 == 0
+                lucky = chance % 4 == 0 and "Example: " not in system  # no example enters by luck
+                right = LESSON in system or lucky
                 said = answers[user] if right else "1"
                 return Reply(completion(f"It is \\boxed{{{said}}}.", model=request["model"]))
             case "summary":
