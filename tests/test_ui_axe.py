@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import conftest
 import pytest
 from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.browser
 LONG = (
     "word " * 400 + "x" * 3000 + "\n" + "\n".join(f"line {n} of a long answer" for n in range(300))
 )
-EACH = 2
+EACH = 2 if conftest.LONG else 1
 """Pages of a route and store that are looked at: the first that are linked."""
 NOT_PAGES = ("/experience/{id}/text", "/playground/{id}")
 """What answers with plain text, and what only a form leads to: `by_forms` has the latter."""
