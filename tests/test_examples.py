@@ -78,7 +78,7 @@ def test_an_example_trains_and_ends_with_a_version_to_show(
     assert LESSON in shown
 
 
-FEW = ("--epochs", "2", "--heldout-problems", "12", "--heldout-samples", "1")
+FEW = ("--epochs", "2", "--heldout-problems", "24", "--heldout-samples", "1")
 
 
 def calculations(request: dict[str, Any]) -> str:

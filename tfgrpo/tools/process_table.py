@@ -98,15 +98,13 @@ class _Table:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._start = float("-inf")
+        self._read = -AGE
         self._there: dict[int, Process] = {}
 
     def read(self, age: float) -> Mapping[int, Process]:
-        now = time.monotonic()
-        with self._lock:  # a look that began since serves all who have waited for it
-            if self._start < now - age:
-                start = time.monotonic()
-                self._there, self._start = dict(_processes()), start
+        with self._lock:
+            if time.monotonic() - self._read >= age:
+                self._there, self._read = dict(_processes()), time.monotonic()
             return self._there
 
 
